@@ -1,0 +1,92 @@
+"""The project's nouns: frozen, keyword-only, strictly typed values, one file each; made once, passed on.
+
+In: nothing. Out: types. Touches: nothing.
+"""
+
+from hpcserve.nouns.allocation import Allocation, EngineFacts, GrantedGpu, GrantedNode
+from hpcserve.nouns.base import Name, Noun
+from hpcserve.nouns.endpoint import Endpoint, Handoff, Heartbeat
+from hpcserve.nouns.job import Job, JobFile, JobHandle, JobPhase, JobState, WorkerState
+from hpcserve.nouns.model import ModelShape
+from hpcserve.nouns.plan import Ask, PathCost, Plan, PlannedWorker, Rank, RouterSeat, Verdict
+from hpcserve.nouns.run import Load, Run, Sample, Transfers, Validity
+from hpcserve.nouns.service import Distance, Mode, Pool, Role, RouterSettings, Service, Slo, Workload
+from hpcserve.nouns.site import (
+    Gpu,
+    Network,
+    Networks,
+    Nic,
+    NicKind,
+    NodeGroup,
+    NodeType,
+    NvlinkIsland,
+    Partition,
+    Paths,
+    Rate,
+    Runtime,
+    RuntimeKind,
+    Site,
+    SlurmDialect,
+    Switch,
+    Transport,
+)
+from hpcserve.nouns.sweep import RatePoint, Sweep, SweepPlacement
+
+__all__ = [
+    "Allocation",
+    "Ask",
+    "Distance",
+    "Endpoint",
+    "EngineFacts",
+    "Gpu",
+    "GrantedGpu",
+    "GrantedNode",
+    "Handoff",
+    "Heartbeat",
+    "Job",
+    "JobFile",
+    "JobHandle",
+    "JobPhase",
+    "JobState",
+    "Load",
+    "Mode",
+    "ModelShape",
+    "Name",
+    "Network",
+    "Networks",
+    "Nic",
+    "NicKind",
+    "NodeGroup",
+    "NodeType",
+    "Noun",
+    "NvlinkIsland",
+    "Partition",
+    "PathCost",
+    "Paths",
+    "Plan",
+    "PlannedWorker",
+    "Pool",
+    "Rank",
+    "Rate",
+    "RatePoint",
+    "Role",
+    "RouterSeat",
+    "RouterSettings",
+    "Run",
+    "Runtime",
+    "RuntimeKind",
+    "Sample",
+    "Service",
+    "Site",
+    "Slo",
+    "SlurmDialect",
+    "Sweep",
+    "SweepPlacement",
+    "Switch",
+    "Transfers",
+    "Transport",
+    "Validity",
+    "Verdict",
+    "WorkerState",
+    "Workload",
+]

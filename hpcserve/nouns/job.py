@@ -1,0 +1,89 @@
+"""`Job`: the files of a job directory and the command that submits it. Same inputs, same bytes."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hpcserve.nouns.base import Noun, Text
+
+__all__ = ["Job", "JobFile", "JobHandle", "JobPhase", "JobState", "WorkerState"]
+
+
+class JobFile(Noun):
+    """One file of the job directory: its path relative to it, its text, its permission bits."""
+
+    path: Text
+    text: str
+    mode: Annotated[int, Field(ge=0, le=0o777)] = 0o600
+
+
+class Job(Noun):
+    """What will be submitted; printable. `directives` are the `#SBATCH` options of the script, in order."""
+
+    name: Text
+    directory: Text
+    """Absolute path of the job directory."""
+    files: Annotated[tuple[JobFile, ...], Field(min_length=1)]
+    directives: tuple[Text, ...]
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    """The submitting command."""
+
+    def file(self, path: str) -> JobFile:
+        """The file of that relative path; KeyError where there is none."""
+        for file in self.files:
+            if file.path == path:
+                return file
+        raise KeyError(path)
+
+
+class JobHandle(Noun):
+    """A submitted job; kept as `job.json` in the job directory."""
+
+    schema_: Annotated[Literal["hpcserve.job/1"], Field(alias="schema")] = "hpcserve.job/1"
+    name: Text
+    launcher: Literal["slurm", "local"]
+    id: Text
+    """Slurm job id, or `local-PID` of the local launcher's leader."""
+    directory: Text
+    submitted_utc: Text
+
+
+class JobPhase(StrEnum):
+    """Where a job is, from the user's side."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    READY = "ready"
+    DEGRADED = "degraded"
+    """Serving, but a worker or pair is missing."""
+    ENDED = "ended"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class WorkerState(Noun):
+    """What status shows of one worker."""
+
+    id: Text
+    role: Text
+    node: Text
+    phase: Literal["waiting", "starting", "proving", "ready", "draining", "restarting", "failed", "stopped"]
+    restarts: Annotated[int, Field(ge=0)] = 0
+    detail: str = ""
+    log_tail: tuple[str, ...] = ()
+    """Last lines of its log, only where it failed."""
+
+
+class JobState(Noun):
+    """What `hpcserve status` prints."""
+
+    handle: JobHandle
+    phase: JobPhase
+    scheduler_state: str
+    """Slurm's own word, e.g. PENDING."""
+    reason: str
+    """Slurm's reason while pending, ours when failed."""
+    url: str | None
+    workers: tuple[WorkerState, ...] = ()
+    simulated: bool = False

@@ -1,0 +1,106 @@
+"""`Service`: what a researcher wants served."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from hpcserve.nouns.base import Name, Noun, Positive, PositiveInt, Text
+from hpcserve.nouns.site import Duration, EnvName
+
+__all__ = ["Distance", "Mode", "Pool", "Role", "RouterSettings", "Service", "Slo", "Workload"]
+
+
+class Mode(StrEnum):
+    """Who decides whether prefill and decode are separate: the verdict (`auto`) or the user."""
+
+    AUTO = "auto"
+    DISAGGREGATED = "disaggregated"
+    AGGREGATED = "aggregated"
+
+
+class Role(StrEnum):
+    """What a worker does."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    AGGREGATED = "aggregated"
+
+
+class Distance(StrEnum):
+    """How far a prefill worker is from a decode worker; `best` leaves it to placement."""
+
+    BEST = "best"
+    SAME_NODE = "same-node"
+    SAME_LEAF = "same-leaf"
+    ACROSS_LEAVES = "across-leaves"
+
+
+class Slo(Noun):
+    """What a request must meet to count as good, and the share of requests that must."""
+
+    ttft_ms: Positive
+    tpot_ms: Positive
+    attainment: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """0.9: the target of DistServe (OSDI 2024, section 6.1)."""
+
+
+class Workload(Noun):
+    """What a typical request looks like; the verdict is computed for it."""
+
+    input_tokens: PositiveInt
+    output_tokens: PositiveInt
+    cached_prefix_tokens: Annotated[int, Field(ge=0)] = 0
+    """Leading input tokens that a prefill worker has cached: not computed again, but their KV still moves."""
+    prefill_tokens_per_s: Positive | None = None
+    """Measured prefill speed of one prefill worker; None: unknown, and the verdict says so."""
+
+
+class Pool(Noun):
+    """Workers of one role."""
+
+    role: Role
+    workers: PositiveInt
+    tensor_parallel: PositiveInt = 1
+    args: tuple[str, ...] = ()
+    """Further engine arguments, each one word of argv."""
+    env: dict[EnvName, str] = Field(default_factory=dict)
+
+
+class RouterSettings(Noun):
+    """What a user may set about the router."""
+
+    port: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    """None: a port that is free on the head node."""
+    handoff_timeout_s: Positive | None = None
+    """Longest wait for the decode leg's first token; None: half the lease."""
+    lease_rule: bool = True
+    """False only to show in a test what the rule prevents."""
+
+
+class Service(Noun):
+    """One service: the model, the pools, the SLO, the workload it is judged on."""
+
+    schema_: Annotated[Literal["hpcserve.service/1"], Field(alias="schema")]
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
+    model: Text
+    """Directory of the model, absolute, under `~`, or relative to the site's `paths.models`."""
+    served_name: Text
+    """The name that clients send as `model`."""
+    engine: Literal["vllm", "sim"]
+    mode: Mode
+    distance: Distance = Distance.BEST
+    partition: Name | None
+    """Slurm partition; null only with the local launcher."""
+    account: Text | None = None
+    time: Duration
+    kv_lease_s: PositiveInt = 30
+    """How long a prefill worker keeps KV for a decode worker (vLLM's `kv_lease_duration`, default 30)."""
+    pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
+    """Pools of prefill, decode and/or aggregated workers; `mode` picks the roles that are started."""
+    args: tuple[str, ...] = ()
+    """Engine arguments of every pool, before the pool's own."""
+    env: dict[EnvName, str] = Field(default_factory=dict)
+    slo: Slo
+    workload: Workload
+    router: RouterSettings = RouterSettings()
