@@ -41,7 +41,7 @@ class GrantedNode(Noun):
     gpus: tuple[GrantedGpu, ...]
     engine: EngineFacts
     ports: tuple[tuple[Port, PositiveInt], ...]
-    """Contiguous blocks of ports that the agent holds, as (first, count): one block per GPU slot, one more for a router."""
+    """Contiguous blocks of ports that the agent holds, as (first, count): one per GPU slot, one more for a router."""
     agent_pid: PositiveInt
     generation: Text
 
