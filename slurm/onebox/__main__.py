@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-if sys.version_info < (3, 11):
+if sys.version_info < (3, 11):  # noqa: UP036  (whatever python3 is first on PATH runs this)
     sys.exit(f"slurm/cluster needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}")
 
 # Python puts this folder itself on the path; its modules are found from the repository's root.

@@ -19,7 +19,7 @@ def prepare(cluster: Cluster) -> None:
             "--no-defaults",
             "--user=root",
             f"--datadir={cluster.directory}/database",
-            f"--tmpdir={cluster.directory}/tmp",
+            f"--tmpdir={cluster.tmp}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             "--skip-name-resolve",

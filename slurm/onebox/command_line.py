@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from slurm.onebox import inside, inspection, lifecycle
 from slurm.onebox.errors import ClusterError, UsageError
 from slurm.onebox.layout import Options, parse_rate
 from slurm.onebox.requirements import packages
+from slurm.onebox.terminal import complain, say
 
 DEFAULT_NAME = "onebox"
 _DESCRIPTION = "A real Slurm cluster of several nodes with shaped links, on this one machine."
@@ -116,10 +116,10 @@ def _run(arguments: Sequence[str]) -> int:
     elif given.verb == "link":
         inside.change_link(name, given.link, rate_bit_per_s=given.rate, up=given.up)
     elif given.verb == "packages":
-        print(" ".join(packages(accounting=given.accounting)))
+        say(" ".join(packages(accounting=given.accounting)))
     else:
         status = inspection.look(name)
-        print(status.as_json() if given.json else status.as_text())
+        say(status.as_json() if given.json else status.as_text())
         return status.exit_code
     return 0
 
@@ -129,8 +129,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except ClusterError as error:
-        print(f"slurm/cluster: {error}", file=sys.stderr)
+        complain(str(error))
         return error.exit_code
     except OSError as error:
-        print(f"slurm/cluster: {error}", file=sys.stderr)
+        complain(str(error))
         return ClusterError.exit_code

@@ -41,7 +41,7 @@ def start(cluster: Cluster, daemon: Daemon) -> None:
     path = program(daemon.arguments[0])
     if path is None:
         raise ClusterError(f"{daemon.arguments[0]} is not installed")
-    with open(_output(cluster, daemon), "ab") as output:
+    with _output(cluster, daemon).open("ab") as output:
         started = subprocess.Popen(
             [path, *daemon.arguments[1:]],
             stdin=subprocess.DEVNULL,
@@ -49,7 +49,7 @@ def start(cluster: Cluster, daemon: Daemon) -> None:
             stderr=output,
             cwd=cluster.directory,
             env=environment(cluster),
-            preexec_fn=partial(namespaces.become_daemon_of, cluster, daemon.host),
+            preexec_fn=partial(namespaces.become_daemon_of, cluster, daemon.host),  # noqa: PLW1509  (no threads)
             start_new_session=True,
         )
     # It outlives this command: from here on it is known by its record and not as a child.

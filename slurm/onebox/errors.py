@@ -30,7 +30,7 @@ class RequirementsError(ClusterError):
     exit_code = 4
 
 
-class Interrupted(ClusterError):
+class StoppedError(ClusterError):
     """A signal asked for the end; `exit_code` is the shell's 128 + signal number."""
 
     def __init__(self, number: int) -> None:

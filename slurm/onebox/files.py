@@ -37,7 +37,7 @@ def slurm_conf(cluster: Cluster) -> str:
         f"StateSaveLocation={directory}/state",
         f"SlurmdSpoolDir={directory}/spool/%n",
         # A folder for each node: PMIx's servers of all nodes would otherwise meet in one.
-        f"TmpFS={directory}/tmp/%n",
+        f"TmpFS={cluster.tmp}/%n",
         f"SlurmctldPidFile={directory}/run/slurmctld.pid",
         f"SlurmdPidFile={directory}/run/slurmd.%n.pid",
         f"SlurmctldLogFile={directory}/log/slurmctld.log",
@@ -75,13 +75,13 @@ def slurm_conf(cluster: Cluster) -> str:
         "",
         *(["GresTypes=gpu"] if gpus else []),
     ]
-    for node in cluster.nodes:
-        lines.append(
-            f"NodeName={node.name} NodeAddr={node.control_address} CPUs={CPUS_PER_NODE} Boards=1"
-            f" SocketsPerBoard=1 CoresPerSocket={CPUS_PER_NODE} ThreadsPerCore=1"
-            f" RealMemory={MEMORY_PER_NODE_MB}{f' Gres=gpu:{gpus}' if gpus else ''}"
-            f" Feature={node.leaf} State=UNKNOWN"
-        )
+    lines += [
+        f"NodeName={node.name} NodeAddr={node.control_address} CPUs={CPUS_PER_NODE} Boards=1"
+        f" SocketsPerBoard=1 CoresPerSocket={CPUS_PER_NODE} ThreadsPerCore=1"
+        f" RealMemory={MEMORY_PER_NODE_MB}{f' Gres=gpu:{gpus}' if gpus else ''}"
+        f" Feature={node.leaf} State=UNKNOWN"
+        for node in cluster.nodes
+    ]
     names = host_list(tuple(node.name for node in cluster.nodes))
     lines.append(f"PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP")
     return "\n".join(lines) + "\n"

@@ -11,6 +11,7 @@ from slurm.onebox import namespaces, network, state
 from slurm.onebox.errors import NotUpError
 from slurm.onebox.interruption import Interruption
 from slurm.onebox.layout import CONTROLLER, Cluster, write_rate
+from slurm.onebox.terminal import complain, say
 
 # As env(1) and the shell have them: the command could not be run, or was not found.
 NOT_RUN, NOT_FOUND = 126, 127
@@ -36,12 +37,12 @@ def execute(name: str, command: list[str]) -> NoReturn:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     try:
-        os.execvpe(command[0], command, environment)
+        os.execvpe(command[0], command, environment)  # noqa: S606  (to become the command is the purpose)
     except FileNotFoundError:
-        print(f"slurm/cluster: {command[0]}: command not found", file=sys.stderr)
+        complain(f"{command[0]}: command not found")
         sys.exit(NOT_FOUND)
     except OSError as error:
-        print(f"slurm/cluster: {command[0]}: {error.strerror}", file=sys.stderr)
+        complain(f"{command[0]}: {error.strerror}")
         sys.exit(NOT_RUN)
 
 
@@ -55,4 +56,4 @@ def change_link(name: str, link_name: str, *, rate_bit_per_s: int | None, up: bo
         if up is not None:
             (network.mend if up else network.cut)(cluster, link)
         now = next(one for one in network.link_states(cluster) if one.name == link_name)
-    print(f"{name}: {now.name} {write_rate(now.rate_bit_per_s)} {'up' if now.up else 'down'}")
+    say(f"{name}: {now.name} {write_rate(now.rate_bit_per_s)} {'up' if now.up else 'down'}")

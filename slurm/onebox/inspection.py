@@ -41,8 +41,7 @@ def node_states(cluster: Cluster) -> tuple[NodeState, ...]:
     )
     rows = [line.strip().split("|", 2) for line in printed.splitlines() if line.strip()]
     return tuple(
-        NodeState(name=name, state=word, reason="" if reason == "none" else reason)
-        for name, word, reason in rows
+        NodeState(name=name, state=word, reason="" if reason == "none" else reason) for name, word, reason in rows
     )
 
 
@@ -83,12 +82,15 @@ class Status:
 
     @property
     def exit_code(self) -> int:
+        """What `status` ends with."""
         return {"up": 0, "degraded": 1, "down": 3}[self.state]
 
     def as_json(self) -> str:
+        """For programs; the fields are this class's."""
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2)
 
     def as_text(self) -> str:
+        """For people."""
         lines = [f"{self.name}: {self.state}"]
         lines += [f"  problem: {problem}" for problem in self.problems]
         for node in self.nodes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import time
 from types import FrameType, TracebackType
+from typing import Self
 
-from slurm.onebox.errors import Interrupted
+from slurm.onebox.errors import StoppedError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -20,7 +21,7 @@ class Interruption:
     def __init__(self) -> None:
         self._number: int | None = None
 
-    def __enter__(self) -> Interruption:
+    def __enter__(self) -> Self:
         self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
 
@@ -30,13 +31,13 @@ class Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _note(self, number: int, _frame: FrameType | None) -> None:
         self._number = number
 
     def check(self) -> None:
-        """Raise Interrupted if a signal came since the start."""
+        """Raise StoppedError if a signal came since the start."""
         if self._number is not None:
-            raise Interrupted(self._number)
+            raise StoppedError(self._number)
 
     def sleep(self, seconds: float) -> None:
         """Sleep, then check."""

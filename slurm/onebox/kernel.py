@@ -39,9 +39,7 @@ def join_network(namespace: Path) -> None:
 
 
 def _mount(source: str, target: str, kind: str, flags: int) -> None:
-    result = _libc.mount(
-        source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), ctypes.c_void_p(None)
-    )
+    result = _libc.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), ctypes.c_void_p(None))
     _check(result, f"mount {source} on {target}")
 
 
@@ -61,6 +59,7 @@ def mount_sysfs(at: Path | str) -> None:
 
 
 def move_mount(source: Path | str, target: Path | str) -> None:
+    """Move what is mounted at `source` to `target`."""
     _mount(str(source), str(target), "none", _MOVE)
 
 

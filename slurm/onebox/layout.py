@@ -25,6 +25,9 @@ MOST_GPUS_PER_NODE = 16
 # A unix socket's path holds 107 bytes (sun_path in unix(7)); Slurm adds up to 40 to the directory.
 LONGEST_DIRECTORY = 64
 
+# Below this one packet takes seconds.
+LOWEST_RATE_BIT_PER_S = 8_000
+
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kmg]?)bit")
 _BITS_PER_S = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
@@ -39,7 +42,7 @@ def parse_rate(text: str) -> int:
     if match is None:
         raise UsageError(f"rate: {text!r}; wanted a number with kbit, mbit or gbit, such as 200mbit")
     rate_bit_per_s = round(float(match[1]) * _BITS_PER_S[match[2]])
-    if rate_bit_per_s < 8_000:
+    if rate_bit_per_s < LOWEST_RATE_BIT_PER_S:
         raise UsageError(f"rate: {text!r}; wanted 8kbit or more (to cut a link, use --down)")
     return rate_bit_per_s
 
@@ -57,7 +60,7 @@ def host_list(names: tuple[str, ...]) -> str:
     if len(names) == 1:
         return names[0]
     stem = names[0].rstrip("0123456789")
-    return f"{stem}[{names[0][len(stem):]}-{names[-1][len(stem):]}]"
+    return f"{stem}[{names[0][len(stem) :]}-{names[-1][len(stem) :]}]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,18 +126,27 @@ class Cluster:
 
     @property
     def slurm_conf(self) -> Path:
+        """What SLURM_CONF is inside the cluster."""
         return self.etc / "slurm.conf"
 
     @property
     def log(self) -> Path:
+        """The folder of the daemons' logs."""
         return self.directory / "log"
 
     @property
     def run(self) -> Path:
+        """The folder of sockets and process records."""
         return self.directory / "run"
 
     @property
+    def tmp(self) -> Path:
+        """The folder of temporary files, one below it for each node."""
+        return self.directory / "tmp"
+
+    @property
     def munge_socket(self) -> Path:
+        """Where the cluster's munge listens."""
         return self.run / "munge.socket"
 
     @property
@@ -152,6 +164,7 @@ class Cluster:
         return self.directory / "namespaces" / namespace
 
     def nodes_of(self, leaf: str) -> tuple[str, ...]:
+        """The names of the nodes on a leaf, in order."""
         return tuple(node.name for node in self.nodes if node.leaf == leaf)
 
     def link(self, name: str) -> Link:

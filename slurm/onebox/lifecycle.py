@@ -15,6 +15,7 @@ from slurm.onebox.interruption import Interruption
 from slurm.onebox.layout import Cluster, Options, lay_out, write_rate
 from slurm.onebox.processes import end
 from slurm.onebox.roster import Daemon
+from slurm.onebox.terminal import say
 
 _POLL_S = 0.05
 _SERVICE_WITHIN_S = 60.0
@@ -24,7 +25,7 @@ _DAEMONS_GRACE_S = 5.0
 
 
 def _say(cluster: Cluster, words: str) -> None:
-    print(f"{cluster.name}: {words}", flush=True)
+    say(f"{cluster.name}: {words}")
 
 
 def up(name: str, options: Options) -> None:
@@ -126,13 +127,20 @@ def _start_all(cluster: Cluster, interruption: Interruption) -> None:
     def begin(daemon: Daemon, serves: Callable[[], bool]) -> None:
         if daemons.find(cluster, daemon) is None:
             daemons.start(cluster, daemon)
-        _await(cluster, (daemon,), serves, f"{daemon.name} to serve", _SERVICE_WITHIN_S, interruption)
+        _await(
+            cluster,
+            serves,
+            running=(daemon,),
+            what=f"{daemon.name} to serve",
+            within_s=_SERVICE_WITHIN_S,
+            interruption=interruption,
+        )
 
     begin(roster.munged(cluster), cluster.munge_socket.is_socket)
     if cluster.options.accounting == "slurmdbd":
         begin(roster.mariadbd(cluster), lambda: _succeeds(accounting.database_answers, cluster))
         accounting.make_user(cluster)
-        begin(roster.slurmdbd(cluster), lambda: _succeeds(accounting.register, cluster))
+        begin(roster.slurmdbd(), lambda: _succeeds(accounting.register, cluster))
     begin(roster.slurmctld(cluster), lambda: _succeeds(node_states, cluster))
     nodes = roster.slurmds(cluster)
     for daemon in nodes:
@@ -140,11 +148,11 @@ def _start_all(cluster: Cluster, interruption: Interruption) -> None:
             daemons.start(cluster, daemon)
     _await(
         cluster,
-        (roster.slurmctld(cluster), *nodes),
         lambda: not unsettled(cluster),
-        "all nodes to be ready",
-        _NODES_WITHIN_S,
-        interruption,
+        running=(roster.slurmctld(cluster), *nodes),
+        what="all nodes to be ready",
+        within_s=_NODES_WITHIN_S,
+        interruption=interruption,
     )
 
 
@@ -158,8 +166,9 @@ def _succeeds(attempt: Callable[[Cluster], object], cluster: Cluster) -> bool:
 
 def _await(
     cluster: Cluster,
-    running: tuple[Daemon, ...],
     ready: Callable[[], bool],
+    *,
+    running: tuple[Daemon, ...],
     what: str,
     within_s: float,
     interruption: Interruption,
@@ -186,7 +195,7 @@ def down(name: str, *, keep_logs: bool) -> None:
             directory = state.root() / name
             if directory.exists():
                 directory.rmdir()
-            print(f"{name}: is down")
+            say(f"{name}: is down")
             return
         if namespaces.inside_of(record.cluster):
             raise ClusterError(f"{name} cannot be taken down from inside itself")

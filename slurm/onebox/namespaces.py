@@ -14,7 +14,7 @@ from pathlib import Path
 
 from slurm.onebox import kernel
 from slurm.onebox.errors import ClusterError
-from slurm.onebox.layout import FABRIC, Cluster
+from slurm.onebox.layout import Cluster
 from slurm.onebox.processes import Process, all_processes, end
 
 # How long jobs have between SIGTERM and SIGKILL when the cluster goes down.
@@ -45,8 +45,8 @@ def make(cluster: Cluster, namespace: str) -> None:
 def identity(kept_at: Path) -> Identity | None:
     """Device and inode that tell one namespace from all others; None where no namespace is kept."""
     try:
-        status = os.stat(kept_at)
-        own = os.stat("/proc/self/ns/net")
+        status = kept_at.stat()
+        own = Path("/proc/self/ns/net").stat()
     except FileNotFoundError:
         return None
     # Without its mount (after a reboot) the file is an ordinary one on another device.
@@ -69,7 +69,7 @@ def inhabitants(wanted: set[Identity]) -> list[Process]:
     found = []
     for one in all_processes():
         try:
-            status = os.stat(f"/proc/{one.pid}/ns/net")
+            status = Path(f"/proc/{one.pid}/ns/net").stat()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue  # ended meanwhile, or another user's, so not of this cluster
         if (status.st_dev, status.st_ino) in wanted and one.pid != os.getpid():
@@ -89,19 +89,18 @@ def enter_network(cluster: Cluster, namespace: str) -> None:
 
 def enter_host(cluster: Cluster, host: str) -> None:
     """Make this process one of the host's: its network, host name, /etc/hosts, /etc/slurm and /sys."""
-    assert host != FABRIC
     enter_network(cluster, host)
     kernel.unshare(kernel.NEW_HOST_NAME | kernel.NEW_MOUNTS)
     socket.sethostname(host)
     kernel.keep_mounts_to_self()
     kernel.bind(cluster.etc / "hosts", "/etc/hosts")
-    if os.path.isdir("/etc/slurm"):
+    if Path("/etc/slurm").is_dir():
         # So that Slurm's commands find the cluster also where a job cleared SLURM_CONF.
         kernel.bind(cluster.etc, "/etc/slurm")
     # UCX and others list /sys/class/net; it must show this host's devices.
     new_sys = cluster.directory / "sys"
     kernel.mount_sysfs(new_sys)
-    if os.path.isdir("/sys/fs/cgroup") and (new_sys / "fs/cgroup").is_dir():
+    if Path("/sys/fs/cgroup").is_dir() and (new_sys / "fs/cgroup").is_dir():
         kernel.bind("/sys/fs/cgroup", new_sys / "fs/cgroup")
     kernel.move_mount(new_sys, "/sys")
 

@@ -97,7 +97,7 @@ def process(pid: int) -> Process | None:
 
 def all_processes() -> list[Process]:
     """Everything that runs on this machine, as far as /proc shows it."""
-    found = (process(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
+    found = (process(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return [one for one in found if one is not None]
 
 

@@ -50,9 +50,7 @@ class Lack:
 
 def _missing_packages(accounting: str) -> list[Lack]:
     wanted = _PROGRAMS | (_ACCOUNTING_PROGRAMS if accounting == "slurmdbd" else {})
-    absent = {
-        package: [name for name in programs if program(name) is None] for package, programs in wanted.items()
-    }
+    absent = {package: [name for name in programs if program(name) is None] for package, programs in wanted.items()}
     lacking = [package for package, programs in absent.items() if programs]
     if not lacking:
         return []

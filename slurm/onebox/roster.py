@@ -18,6 +18,7 @@ class Daemon:
 
 
 def munged(cluster: Cluster) -> Daemon:
+    """The cluster's own munge, with a key and socket of its own."""
     run = cluster.run
     return Daemon(
         name="munged",
@@ -38,12 +39,12 @@ def munged(cluster: Cluster) -> Daemon:
 
 
 def slurmctld(cluster: Cluster) -> Daemon:
-    return Daemon(
-        name="slurmctld", host=CONTROLLER, arguments=("slurmctld", "-D", "-f", str(cluster.slurm_conf))
-    )
+    """Slurm's controller."""
+    return Daemon(name="slurmctld", host=CONTROLLER, arguments=("slurmctld", "-D", "-f", str(cluster.slurm_conf)))
 
 
 def slurmds(cluster: Cluster) -> tuple[Daemon, ...]:
+    """Each node's slurmd; the host name of its node tells it which node it is."""
     return tuple(
         Daemon(
             name=f"slurmd.{node.name}",
@@ -64,7 +65,7 @@ def mariadbd(cluster: Cluster) -> Daemon:
             "--no-defaults",
             "--user=root",
             f"--datadir={cluster.directory}/database",
-            f"--tmpdir={cluster.directory}/tmp",
+            f"--tmpdir={cluster.tmp}",
             f"--socket={cluster.run}/mariadb.socket",
             f"--pid-file={cluster.run}/mariadbd.pid",
             "--bind-address=127.0.0.1",
@@ -79,13 +80,14 @@ def mariadbd(cluster: Cluster) -> Daemon:
     )
 
 
-def slurmdbd(cluster: Cluster) -> Daemon:
+def slurmdbd() -> Daemon:
+    """The accounting daemon; it finds its configuration beside slurm.conf."""
     return Daemon(name="slurmdbd", host=CONTROLLER, arguments=("slurmdbd", "-D"))
 
 
 def roster(cluster: Cluster) -> tuple[Daemon, ...]:
     """All daemons of the cluster, in the order in which they start."""
-    keeping = (mariadbd(cluster), slurmdbd(cluster))
+    keeping = (mariadbd(cluster), slurmdbd())
     return (
         munged(cluster),
         *(keeping if cluster.options.accounting == "slurmdbd" else ()),

@@ -15,6 +15,7 @@ from pathlib import Path
 from slurm.onebox.errors import ClusterError, UsageError
 from slurm.onebox.interruption import Interruption
 from slurm.onebox.layout import Cluster, Options, lay_out
+from slurm.onebox.terminal import say
 
 SCHEMA = "hpcserve.onebox/1"
 _RECORD = "cluster.json"
@@ -23,7 +24,9 @@ _RECORD = "cluster.json"
 def root() -> Path:
     """The folder that holds all of this user's clusters."""
     chosen = os.environ.get("HPCSERVE_CLUSTER_DIR")
-    return Path(chosen).absolute() if chosen else Path(f"/var/tmp/hpcserve-cluster-{os.getuid()}")
+    if chosen:
+        return Path(chosen).absolute()
+    return Path(f"/var/tmp/hpcserve-cluster-{os.getuid()}")  # noqa: S108  (`make_root` checks whose it is)
 
 
 def make_root() -> Path:
@@ -54,7 +57,7 @@ def locked(name: str, interruption: Interruption) -> Iterator[None]:
                 break
         except BlockingIOError:
             if not told:
-                print(f"{name}: waiting for another command that is changing it", flush=True)
+                say(f"{name}: waiting for another command that is changing it")
                 told = True
         os.close(descriptor)
         interruption.sleep(0.1)
@@ -94,6 +97,14 @@ def write(record: Record) -> None:
     draft.rename(cluster.directory / _RECORD)
 
 
+def _decode(text: str, name: str, directory: Path) -> Record:
+    content = json.loads(text)
+    if content["schema"] != SCHEMA:
+        raise ValueError(f"its schema is {content['schema']!r}; wanted {SCHEMA!r}")
+    cluster = lay_out(name, directory, Options(**content["options"]))
+    return Record(cluster=cluster, complete=content["complete"])
+
+
 def read(name: str) -> Record | None:
     """The record of the cluster of that name; None where there is no such cluster.
 
@@ -106,11 +117,7 @@ def read(name: str) -> Record | None:
     if not path.exists() and not any(directory.iterdir()):
         return None  # a start that ended before its first word
     try:
-        content = json.loads(path.read_text())
-        if content["schema"] != SCHEMA:
-            raise ValueError(f"its schema is {content['schema']!r}; wanted {SCHEMA!r}")
-        cluster = lay_out(name, directory, Options(**content["options"]))
-        return Record(cluster=cluster, complete=content["complete"])
+        return _decode(path.read_text(), name, directory)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ClusterError(
             f"{directory} is not a cluster's directory ({error}); it is left alone: move it away"
