@@ -1,0 +1,38 @@
+"""Discovery: the records of a job directory, written so that any shared filesystem carries them.
+
+In: nouns and a job directory; a clock of the reader's own. Out: records on disk, `Snapshot`s of live endpoints.
+May touch: files of the job directory and `/proc`; trusts no other node's clock, no inotify, no lock.
+"""
+
+from hpcserve.discovery.clearing import remove_tree
+from hpcserve.discovery.files import DISK, FileSystem, Found
+from hpcserve.discovery.leader import Leader, claim_leadership
+from hpcserve.discovery.presence import HEARTBEAT_PERIOD_S, Heart, announce, withdraw
+from hpcserve.discovery.process import is_running, start_ticks
+from hpcserve.discovery.records import Listing, read_dir_record, read_records, write_record
+from hpcserve.discovery.waiting import VISIBILITY_S, await_records
+from hpcserve.discovery.watch import HEARTBEAT_TIMEOUT_S, Snapshot, Watch
+
+__all__ = [
+    "DISK",
+    "HEARTBEAT_PERIOD_S",
+    "HEARTBEAT_TIMEOUT_S",
+    "VISIBILITY_S",
+    "FileSystem",
+    "Found",
+    "Heart",
+    "Leader",
+    "Listing",
+    "Snapshot",
+    "Watch",
+    "announce",
+    "await_records",
+    "claim_leadership",
+    "is_running",
+    "read_dir_record",
+    "read_records",
+    "remove_tree",
+    "start_ticks",
+    "withdraw",
+    "write_record",
+]
