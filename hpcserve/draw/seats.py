@@ -1,0 +1,36 @@
+"""Who sits where: what both the terminal map and the SVG are drawn from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hpcserve.nouns import Plan
+
+__all__ = ["Seats", "label", "seats_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seats:
+    """The plan's nodes by leaf (both sorted), and the worker on each GPU in use."""
+
+    leaves: dict[str, tuple[str, ...]]
+    worker_at: dict[tuple[str, int], str]
+    gpus_per_node: int
+
+
+def seats_of(plan: Plan, *, leaf_of: Callable[[str], str]) -> Seats:
+    """The seats of a plan. GPUs per node are those asked for, or more where a rank uses a higher index."""
+    leaves: dict[str, list[str]] = {}
+    for node in plan.nodes:
+        leaves.setdefault(leaf_of(node), []).append(node)
+    ranks = [(worker.id, rank) for worker in plan.workers for rank in worker.ranks]
+    return Seats(
+        leaves={leaf: tuple(leaves[leaf]) for leaf in sorted(leaves)},
+        worker_at={(rank.node, gpu): worker for worker, rank in ranks for gpu in rank.gpus},
+        gpus_per_node=max(plan.ask.gpus_per_node, *(gpu + 1 for _, rank in ranks for gpu in rank.gpus), 1),
+    )
+
+
+def label(worker_id: str) -> str:
+    """`P0` of `prefill-0`: the role's first letter and the worker's number."""
+    role, _, number = worker_id.rpartition("-")
+    return f"{role[:1].upper()}{number}"

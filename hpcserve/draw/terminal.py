@@ -1,0 +1,115 @@
+"""Plans as terminal text: a map of who sits where, and a table of what each path costs."""
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hpcserve.draw.seats import Seats, label, seats_of
+from hpcserve.nouns import Plan
+
+__all__ = ["paths_table", "plan_map", "text_table"]
+
+_ENDLESS_COLUMNS = 10_000
+"""Tables are never wrapped: what is too wide for a terminal can still be piped, searched and copied."""
+
+_IDLE = "·"
+_BYTES_PER_MB = 1e6
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: frozenset[str] = frozenset()) -> str:
+    """An aligned table as plain text without trailing blanks; the columns named in `right` are right-aligned."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in columns:
+        table.add_column(Text(name), justify="right" if name in right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    page = io.StringIO()
+    console = Console(file=page, width=_ENDLESS_COLUMNS, color_system=None, force_terminal=False, _environ={})
+    console.print(table)
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines() if line.strip()) + "\n"
+
+
+def plan_map(plan: Plan, *, leaf_of: Callable[[str], str]) -> str:
+    """The placement as a map: leaves, their nodes, one cell per GPU, the router; below it the workers in full.
+
+    `leaf_of` gives the leaf switch of a node. Only nodes that the plan uses are drawn.
+    """
+    seats = seats_of(plan, leaf_of=leaf_of)
+    lines = [_headline(plan)]
+    for leaf, nodes in seats.leaves.items():
+        lines += ["", leaf]
+        for place, node in enumerate(nodes):
+            branch = "└─" if place == len(nodes) - 1 else "├─"
+            lines.append(f"{branch} {node.ljust(_widest(seats))}  {_cells(seats, node)}{_router(plan, node)}".rstrip())
+    rows = [
+        (
+            label(worker.id),
+            worker.id,
+            rank.node,
+            _numbers(rank.gpus),
+            str(worker.tensor_parallel),
+            ", ".join(rank.nics) or "-",
+            _numbers(rank.cores),
+        )
+        for worker in plan.workers
+        for rank in worker.ranks
+    ]
+    return "\n".join(lines) + "\n\n" + text_table(("", "worker", "node", "GPUs", "TP", "NICs", "cores"), rows)
+
+
+def paths_table(plan: Plan) -> str:
+    """Every prefill → decode path: distance, links, one-way GB/s, KV of one typical request, predicted milliseconds.
+
+    An aggregated plan has no such path; the text says so.
+    """
+    if not plan.paths:
+        return "No KV is moved between workers: every request is served whole by one worker.\n"
+    right = frozenset({"GB/s", "KV MB", "ms (predicted)"})
+    columns = ("prefill → decode", "distance", "GB/s", "KV MB", "ms (predicted)", "links")
+    rows = [
+        (
+            f"{path.prefill} → {path.decode}",
+            path.distance,
+            f"{path.gb_per_s:.4g}",
+            f"{path.kv_bytes / _BYTES_PER_MB:.2f}",
+            f"{path.transfer_ms:.1f}",
+            " ".join(path.hops) or "-",
+        )
+        for path in plan.paths
+    ]
+    sources = sorted({path.source for path in plan.paths})
+    return text_table(columns, rows, right=right) + "".join(f"Rates: {source}\n" for source in sources)
+
+
+def _headline(plan: Plan) -> str:
+    where = "on the nodes that were granted" if plan.granted else "as asked for, before Slurm chooses nodes"
+    return f"{plan.service} on {plan.site}: {plan.mode}, {where}"
+
+
+def _widest(seats: Seats) -> int:
+    return max(len(node) for nodes in seats.leaves.values() for node in nodes)
+
+
+def _cells(seats: Seats, node: str) -> str:
+    width = max((len(label(worker)) for worker in seats.worker_at.values()), default=1)
+    cells = (seats.worker_at.get((node, gpu)) for gpu in range(seats.gpus_per_node))
+    return "[" + " ".join((label(worker) if worker else _IDLE).ljust(width) for worker in cells) + "]"
+
+
+def _router(plan: Plan, node: str) -> str:
+    return "  router" if plan.router.node == node else ""
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """`0-3,8`: sorted numbers with runs folded; `-` where there are none."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs) or "-"
