@@ -9,6 +9,7 @@ from hpcserve.nouns.endpoint import Endpoint, Handoff, Heartbeat
 from hpcserve.nouns.job import Job, JobFile, JobHandle, JobPhase, JobState, WorkerState
 from hpcserve.nouns.model import ModelShape
 from hpcserve.nouns.plan import Ask, PathCost, Plan, PlannedWorker, Rank, RouterSeat, Verdict
+from hpcserve.nouns.router import PairProof, RouterAddress, RouterState
 from hpcserve.nouns.run import Load, Run, Sample, Transfers, Validity
 from hpcserve.nouns.service import Distance, Mode, Pool, Role, RouterSettings, Service, Slo, Workload
 from hpcserve.nouns.site import (
@@ -60,6 +61,7 @@ __all__ = [
     "NodeType",
     "Noun",
     "NvlinkIsland",
+    "PairProof",
     "Partition",
     "PathCost",
     "Paths",
@@ -70,8 +72,10 @@ __all__ = [
     "Rate",
     "RatePoint",
     "Role",
+    "RouterAddress",
     "RouterSeat",
     "RouterSettings",
+    "RouterState",
     "Run",
     "Runtime",
     "RuntimeKind",
