@@ -19,6 +19,8 @@ class EngineFacts(Noun):
     kv_connectors: tuple[Text, ...]
     """Connector names it accepts, e.g. `NixlConnector`."""
     nixl_version: Text | None
+    kv_options: tuple[Text, ...] | None = None
+    """KV-transfer settings that it knows, e.g. `kv_lease_duration`; None: not looked for, today's are assumed."""
 
 
 class GrantedGpu(Noun):

@@ -1,0 +1,23 @@
+"""Per engine: argv, environment, capability of what is installed, handoff, metric names, failures in words.
+
+In: nouns (service, site, planned worker, granted node) and texts that engines print. Out: `EngineCommand`, `Handoff`,
+`EngineCounters`, complaints, sentences. May touch: nothing; `vllm_facts.py` is a script for the engine's own Python.
+"""
+
+from hpcserve.engines.adapter import Adapter, EngineCommand, adapter_for, peer_gpus, transfer_rates
+from hpcserve.engines.counters import EngineCounters, read_counters
+from hpcserve.engines.failures import explain_failure
+from hpcserve.engines.netdevices import PortState, kv_net_devices
+
+__all__ = [
+    "Adapter",
+    "EngineCommand",
+    "EngineCounters",
+    "PortState",
+    "adapter_for",
+    "explain_failure",
+    "kv_net_devices",
+    "peer_gpus",
+    "read_counters",
+    "transfer_rates",
+]

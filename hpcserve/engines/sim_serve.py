@@ -1,0 +1,80 @@
+"""The project's simulated engine: vLLM's arguments and variables, plus what paces it."""
+
+import json
+from collections.abc import Mapping
+
+from hpcserve.engines.command import (
+    EngineCommand,
+    check_worker,
+    handoff_of,
+    network_environment,
+    pool_of,
+    transfer_config,
+    user_environment,
+)
+from hpcserve.engines.counters import EngineCounters, read_counters
+from hpcserve.engines.reserved import reserved_complaints
+from hpcserve.engines.words import option_value
+from hpcserve.nouns import EngineFacts, GrantedNode, Handoff, PlannedWorker, Service, Site
+from hpcserve.wire import Complaint
+
+__all__ = ["SimAdapter"]
+
+_MODULE = ("python", "-m", "hpcserve.simengine")
+_BLOCK_SIZE = 32
+
+
+class SimAdapter:
+    """The simulated engine, which runs in hpcserve's own environment."""
+
+    @property
+    def facts_command(self) -> tuple[str, ...]:
+        """Argv that prints EngineFacts."""
+        return (*_MODULE, "facts")
+
+    def complaints(self, service: Service) -> tuple[Complaint, ...]:
+        """What the service may not set."""
+        return reserved_complaints(service, {"--sim-gb-per-s": "the fabric's path says it"})
+
+    def command(
+        self,
+        *,
+        worker: PlannedWorker,
+        service: Service,
+        site: Site,
+        node: GrantedNode,
+        model_dir: str,
+        peers: tuple[int, ...] = (),  # noqa: ARG002 - it has no GPU
+        rates: Mapping[str, float] | None = None,
+    ) -> EngineCommand:
+        """`python -m hpcserve.simengine serve ...` for this worker; PlacementError where it does not fit its node."""
+        port, side_channel_port = check_worker(worker, node)
+        argv = [*_MODULE, "serve", model_dir, "--served-model-name", service.served_name]
+        argv += ["--host", node.control_address, "--port", str(port)]
+        argv += ["--tensor-parallel-size", str(worker.tensor_parallel)]
+        config = transfer_config(service, worker, node.engine)
+        if config is not None:
+            argv += ["--kv-transfer-config", json.dumps(config, separators=(",", ":"))]
+        if rates:
+            argv += ["--sim-gb-per-s", json.dumps(dict(rates), separators=(",", ":"))]
+        env = network_environment(worker=worker, site=site, node=node, side_channel_port=side_channel_port)
+        return EngineCommand(
+            argv=(*argv, *service.args, *pool_of(service, worker).args), env=env | user_environment(service, worker)
+        )
+
+    def read_counters(self, metrics_text: str) -> EngineCounters:
+        """Counters in the text of `/metrics`."""
+        return read_counters(metrics_text)
+
+    def handoff(
+        self,
+        service: Service,
+        worker: PlannedWorker,
+        engine: EngineFacts,
+        counters: EngineCounters | None = None,
+    ) -> Handoff | None:
+        """What this worker must agree on with its partners; None for an aggregated one."""
+        args = (*service.args, *pool_of(service, worker).args)
+        settled = counters.block_size if counters is not None else None
+        size = settled or int(option_value(args, "--block-size") or _BLOCK_SIZE)
+        return handoff_of(service, worker, engine, block_size=size, kv_dtype="auto")
