@@ -1,0 +1,144 @@
+"""Mistakes in service and sweep YAML that their schemas cannot see."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hpcserve.nouns import Site
+from hpcserve.site.reading import items_of, nearest, number_at, repeated, text_at
+from hpcserve.wire import Complaint
+
+__all__ = ["check_service", "check_sweep"]
+
+_DURATION = re.compile(r"(?:(\d+)-)?(\d{1,2}):(\d{2}):(\d{2})")
+_SECONDS = (86400, 3600, 60, 1)
+
+
+def check_service(raw: Mapping[str, Any], site: Site | None) -> Iterator[Complaint]:
+    """Every mistake of a service as plain data; those against a site only where one is given."""
+    yield from _check_pools(raw)
+    yield from _check_workload(raw)
+    if text_at(raw, "time") and _seconds(text_at(raw, "time")) == 0:
+        yield Complaint(
+            path=("time",), found="a time of zero", wanted="how long the job may run was wanted", remedy="write more"
+        )
+    if site is not None:
+        yield from _check_partition(raw, site)
+        yield from _check_runtime(raw, site)
+
+
+def _check_pools(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    mode = text_at(raw, "mode")
+    roles = [text_at(pool, "role") for _, pool in items_of(raw, "pools")]
+    if not roles or any(role not in ("prefill", "decode", "aggregated") for role in roles):
+        return
+    missing = [role for role in ("prefill", "decode") if role not in roles]
+    if missing and (mode == "disaggregated" or (mode == "auto" and len(missing) == 1)):
+        yield Complaint(
+            path=("pools",),
+            found=f"no {' and no '.join(missing)} pool, and `mode` is {mode}",
+            wanted="a prefill and a decode pool were wanted",
+            remedy=f"add a pool of role {missing[0]}, or write `mode: aggregated`",
+            at_key=True,
+        )
+
+
+def _check_workload(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    input_tokens = number_at(raw, "workload", "input_tokens")
+    cached = number_at(raw, "workload", "cached_prefix_tokens")
+    if input_tokens is not None and cached is not None and cached >= input_tokens > 0:
+        yield Complaint(
+            path=("workload", "cached_prefix_tokens"),
+            found=f"{cached} cached tokens of {input_tokens}",
+            wanted="fewer than `input_tokens` were wanted: an engine always computes the last one",
+            remedy="correct one of the two",
+        )
+
+
+def _check_partition(raw: Mapping[str, Any], site: Site) -> Iterator[Complaint]:
+    if "partition" not in raw:
+        return
+    name = text_at(raw, "partition")
+    if name is None:
+        if raw["partition"] is None and site.slurm is not None:
+            yield Complaint(
+                path=("partition",),
+                found="no partition",
+                wanted=f"one of site `{site.name}` was wanted",
+                remedy=nearest("", site.partitions, none="describe one in the site"),
+            )
+        return
+    partition = site.partitions.get(name)
+    if partition is None:
+        yield Complaint(
+            path=("partition",),
+            found=f"unknown partition `{name}`",
+            wanted=f"one of site `{site.name}` was wanted",
+            remedy=nearest(name, site.partitions, none="the site has none: write `partition: null`"),
+        )
+        return
+    if partition.account_required and raw.get("account") is None:
+        yield Complaint(
+            path=("account",) if "account" in raw else ("partition",),
+            found="no account",
+            wanted=f"partition `{name}` takes no job without one",
+            remedy="add `account:`",
+            at_key=True,
+        )
+    seconds, most = _seconds(text_at(raw, "time")), _seconds(partition.max_time)
+    if seconds is not None and most is not None and seconds > most:
+        yield Complaint(
+            path=("time",),
+            found=f"a time of {text_at(raw, 'time')}",
+            wanted=f"at most {partition.max_time} was wanted, the limit of partition `{name}`",
+            remedy="ask for less, or for another partition",
+        )
+
+
+def _check_runtime(raw: Mapping[str, Any], site: Site) -> Iterator[Complaint]:
+    if text_at(raw, "engine") == "vllm" and "vllm" not in site.runtimes:
+        yield Complaint(
+            path=("engine",),
+            found=f"site `{site.name}` says nothing of how vllm is entered",
+            wanted="an engine of the site's `runtimes` was wanted",
+            remedy="add `vllm` to the site's `runtimes`, or use `engine: sim`",
+        )
+
+
+def _seconds(duration: str | None) -> int | None:
+    """Seconds of `[days-]hours:minutes:seconds`; None where the text is not that."""
+    match = _DURATION.fullmatch(duration or "")
+    if match is None:
+        return None
+    return sum(int(number or 0) * factor for number, factor in zip(match.groups(), _SECONDS, strict=True))
+
+
+def check_sweep(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    """Every mistake of a sweep as plain data."""
+    placements = items_of(raw, "placements")
+    for name in repeated(text_at(placement, "name") or f"nameless {index}" for index, placement in placements):
+        yield Complaint(
+            path=("placements",),
+            found=f"two placements named `{name}`",
+            wanted="a name for each was wanted: their runs are told apart by it",
+            remedy="rename one",
+            at_key=True,
+        )
+    for index, placement in placements:
+        distance = text_at(placement, "distance")
+        if text_at(placement, "mode") == "aggregated" and distance not in (None, "best"):
+            yield Complaint(
+                path=("placements", index, "distance"),
+                found=f"distance {distance} of an aggregated placement",
+                wanted="no distance was wanted: nothing is handed over",
+                remedy="remove it",
+            )
+    rates = [repr(rate.get("request_rate")) for _, rate in items_of(raw, "rates") if isinstance(rate, dict)]
+    for rate in repeated(rates):
+        yield Complaint(
+            path=("rates",),
+            found=f"request_rate {rate} twice",
+            wanted="each rate once was wanted",
+            remedy="use `repetitions` to measure it again",
+            at_key=True,
+        )

@@ -1,0 +1,147 @@
+"""Mistakes in a site's switches: a forest whose leaves hold every node exactly once."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hpcserve.site.hostlist import fold_hosts
+from hpcserve.site.reading import at, hosts_at, items_of, nearest, text_at
+from hpcserve.wire import Complaint
+
+__all__ = ["check_switches"]
+
+
+def check_switches(raw: Mapping[str, Any], hosts: set[str]) -> list[Complaint]:
+    """Every mistake of `switches`; several roots are allowed: there is then no path between their nodes."""
+    complaints: list[Complaint] = []
+    if not items_of(raw, "switches"):
+        return complaints
+    indexes = _names(raw, complaints)
+    leaves = _Membership("hosts", "node", hosts)
+    uppers = _Membership("switches", "switch", indexes)
+    for index, switch in items_of(raw, "switches"):
+        if not isinstance(switch, dict):
+            continue
+        name = text_at(switch, "name") or f"number {index + 1}"
+        if (switch.get("hosts") is None) == (switch.get("switches") is None):
+            complaints.append(
+                Complaint(
+                    path=("switches", index),
+                    found=f"switch `{name}` has {'neither' if switch.get('hosts') is None else 'both'} `hosts` and "
+                    "`switches`",
+                    wanted="exactly one of them was wanted",
+                    remedy="a leaf switch has `hosts`, one above leaves has `switches`",
+                )
+            )
+        leaves.enter(raw, index, name, complaints)
+        uppers.enter(raw, index, name, complaints)
+    complaints += _loops(uppers.owner_of, indexes)
+    complaints += _uplinks(raw, uppers.owner_of)
+    without = [host for host in sorted(hosts) if host not in leaves.owner_of]
+    if without:
+        complaints.append(
+            Complaint(
+                path=("switches",),
+                found=f"{fold_hosts(without)} in no leaf switch",
+                wanted="every node in one leaf switch was wanted",
+                remedy="add it to the `hosts` of its switch",
+                at_key=True,
+            )
+        )
+    return complaints
+
+
+def _names(raw: Mapping[str, Any], complaints: list[Complaint]) -> dict[str, int]:
+    indexes: dict[str, int] = {}
+    for index, switch in items_of(raw, "switches"):
+        name = text_at(switch, "name")
+        if name is None:
+            continue
+        if name in indexes:
+            complaints.append(
+                Complaint(
+                    path=("switches", index, "name"),
+                    found=f"switch `{name}` a second time",
+                    wanted="each switch once was wanted",
+                    remedy="merge the two or rename one",
+                )
+            )
+        indexes.setdefault(name, index)
+    return indexes
+
+
+@dataclass(frozen=True, slots=True)
+class _Membership:
+    """One rule for nodes in leaves and for switches in switches: each member is known and has one owner."""
+
+    key: Literal["hosts", "switches"]
+    noun: Literal["node", "switch"]
+    known: Collection[str]
+    owner_of: dict[str, str] = field(default_factory=dict)
+
+    def enter(self, raw: Mapping[str, Any], index: int, owner: str, complaints: list[Complaint]) -> None:
+        """Note the members of one switch; unknown and doubly owned ones become complaints."""
+        path = ("switches", index, self.key)
+        for member in hosts_at(raw, path, complaints):
+            if member not in self.known:
+                complaints.append(
+                    Complaint(
+                        path=path,
+                        found=f"unknown {self.noun} `{member}`",
+                        wanted=f"{'nodes' if self.noun == 'node' else 'switches'} of this site were wanted",
+                        remedy=nearest(member, self.known, none="describe it first"),
+                    )
+                )
+            elif member in self.owner_of:
+                complaints.append(
+                    Complaint(
+                        path=path,
+                        found=f"{self.noun} `{member}` a second time, it is already under `{self.owner_of[member]}`",
+                        wanted=f"each {self.noun} under one switch was wanted",
+                        remedy="remove it from one of the two",
+                    )
+                )
+            else:
+                self.owner_of[member] = owner
+
+
+def _loops(parent_of: Mapping[str, str], indexes: Mapping[str, int]) -> Iterator[Complaint]:
+    reported: set[str] = set()
+    for start in parent_of:
+        trail = [start]
+        while trail[-1] in parent_of and parent_of[trail[-1]] not in trail:
+            trail.append(parent_of[trail[-1]])
+        above = parent_of.get(trail[-1])
+        if above is None or above in reported:
+            continue
+        loop = trail[trail.index(above) :]
+        reported.update(loop)
+        yield Complaint(
+            path=("switches", indexes[min(loop, key=lambda name: indexes[name])]),
+            found=f"switches in a loop: {' under '.join([*loop, loop[0]])}",
+            wanted="a tree was wanted",
+            remedy="remove one of them from the other's `switches`",
+        )
+
+
+def _uplinks(raw: Mapping[str, Any], parent_of: Mapping[str, str]) -> Iterator[Complaint]:
+    for index, switch in items_of(raw, "switches"):
+        name = text_at(switch, "name")
+        if name is None:
+            continue
+        has_uplink = at(switch, "uplink") is not None
+        if name in parent_of and not has_uplink:
+            yield Complaint(
+                path=("switches", index),
+                found=f"switch `{name}` is under `{parent_of[name]}` and has no `uplink`",
+                wanted="the one-way rate of its links to it was wanted",
+                remedy="add `uplink:`",
+            )
+        if name not in parent_of and has_uplink:
+            yield Complaint(
+                path=("switches", index, "uplink"),
+                found=f"switch `{name}` has an uplink and is under no switch",
+                wanted="a switch above it was wanted",
+                remedy=f"add `{name}` to the `switches` of the one above, or remove `uplink`",
+                at_key=True,
+            )
