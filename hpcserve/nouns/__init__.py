@@ -9,6 +9,15 @@ from hpcserve.nouns.endpoint import Endpoint, Handoff, Heartbeat
 from hpcserve.nouns.job import Job, JobFile, JobHandle, JobPhase, JobState, WorkerState
 from hpcserve.nouns.model import ModelShape
 from hpcserve.nouns.plan import Ask, PathCost, Plan, PlannedWorker, Rank, RouterSeat, Verdict
+from hpcserve.nouns.report import (
+    Goodput,
+    InvalidRun,
+    Percentiles,
+    PlacementResult,
+    RateResult,
+    Report,
+    TransferResult,
+)
 from hpcserve.nouns.router import PairProof, RouterAddress, RouterState
 from hpcserve.nouns.run import Load, Run, Sample, Transfers, Validity
 from hpcserve.nouns.service import Distance, Mode, Pool, Role, RouterSettings, Service, Slo, Workload
@@ -39,11 +48,13 @@ __all__ = [
     "Distance",
     "Endpoint",
     "EngineFacts",
+    "Goodput",
     "Gpu",
     "GrantedGpu",
     "GrantedNode",
     "Handoff",
     "Heartbeat",
+    "InvalidRun",
     "Job",
     "JobFile",
     "JobHandle",
@@ -65,12 +76,16 @@ __all__ = [
     "Partition",
     "PathCost",
     "Paths",
+    "Percentiles",
+    "PlacementResult",
     "Plan",
     "PlannedWorker",
     "Pool",
     "Rank",
     "Rate",
     "RatePoint",
+    "RateResult",
+    "Report",
     "Role",
     "RouterAddress",
     "RouterSeat",
@@ -87,6 +102,7 @@ __all__ = [
     "Sweep",
     "SweepPlacement",
     "Switch",
+    "TransferResult",
     "Transfers",
     "Transport",
     "Validity",
