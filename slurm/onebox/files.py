@@ -66,7 +66,7 @@ def slurm_conf(cluster: Cluster) -> str:
         "SlurmdParameters=config_overrides",
         "SlurmdTimeout=300",
         "SlurmctldTimeout=300",
-        "MessageTimeout=60",
+        "MessageTimeout=30",
         "BatchStartTimeout=60",
         "InactiveLimit=0",
         "Waittime=0",

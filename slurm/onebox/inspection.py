@@ -47,11 +47,10 @@ def node_states(cluster: Cluster) -> tuple[NodeState, ...]:
 
 def unsettled(cluster: Cluster) -> list[str]:
     """The nodes that have not reported to slurmctld yet; one that somebody drained has."""
-    drained = ("drain",)
     return [
         one.name
         for one in node_states(cluster)
-        if not one.usable and not (one.state.startswith(drained) and not one.state.endswith("*"))
+        if not one.usable and (one.state.endswith("*") or not one.state.startswith("drain"))
     ]
 
 
@@ -118,16 +117,14 @@ def look(name: str) -> Status:
     if not (record.complete and namespaces.complete(cluster)):
         problem = "it is being started or taken down, or such a command was killed; `up` or `down` clears it"
         return Status(name=name, state="degraded", directory=directory, problems=(problem,))
-    problems = [
-        f"{daemon.name} does not run; `up` starts it again"
-        for daemon in roster.roster(cluster)
-        if daemons.find(cluster, daemon) is None
-    ]
+    dead = [daemon.name for daemon in roster.roster(cluster) if daemons.find(cluster, daemon) is None]
+    problems = [f"{name} does not run; `up` starts it again" for name in dead]
     states: dict[str, NodeState] = {}
-    try:
-        states = {one.name: one for one in node_states(cluster)}
-    except ClusterError as error:
-        problems.append(str(error))
+    if "slurmctld" not in dead:  # without it sinfo would try for the whole of MessageTimeout
+        try:
+            states = {one.name: one for one in node_states(cluster)}
+        except ClusterError as error:
+            problems.append(str(error))
     problems += [
         f"{one.name} is {one.state}{f' ({one.reason})' if one.reason else ''}"
         for one in states.values()

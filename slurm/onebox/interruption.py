@@ -13,7 +13,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """While entered, SIGINT, SIGTERM and SIGHUP are noted instead of obeyed.
+    """While entered, SIGINT, SIGTERM and SIGHUP are noted instead of obeyed; ignored ones (nohup) stay ignored.
 
     Work calls `check` between its steps; clearing up does not, and so is never cut short.
     """
@@ -22,7 +22,8 @@ class Interruption:
         self._number: int | None = None
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,7 @@ def up(name: str, options: Options) -> None:
     nothing. Raises ClusterError.
     """
     planned = lay_out(name, state.root() / name, options)
+    _refuse_inside("up")
     with Interruption() as interruption, state.locked(name, interruption):
         record = state.read(name)
         if record is not None and record.complete and namespaces.identities(record.cluster):
@@ -49,6 +51,13 @@ def up(name: str, options: Options) -> None:
             _say(planned, "clearing what an earlier start left")
             _take_down(record.cluster, keep_logs=False)
         _take_up(planned, interruption)
+
+
+def _refuse_inside(verb: str) -> None:
+    # What is mounted inside is seen by nobody else, and a cluster cannot end its own last process.
+    for record in state.records():
+        if namespaces.inside_of(record.cluster):
+            raise UsageError(f"{verb}: this is inside the cluster {record.cluster.name}; leave its `exec` or job first")
 
 
 def _difference(cluster: Cluster, options: Options) -> str:
@@ -118,7 +127,7 @@ def _write_files(cluster: Cluster) -> None:
 
 def _make_gpu(path: Path) -> None:
     # Slurm takes only devices for GPUs; these are further names of /dev/null (major 1, minor 3).
-    os.mknod(path, 0o020666, os.makedev(1, 3))
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
 
 
 def _start_all(cluster: Cluster, interruption: Interruption) -> None:
@@ -189,6 +198,7 @@ def down(name: str, *, keep_logs: bool) -> None:
 
     `keep_logs` leaves its `log` folder. Raises ClusterError.
     """
+    _refuse_inside("down")
     with Interruption() as interruption, state.locked(name, interruption):
         record = state.read(name)
         if record is None:
@@ -197,8 +207,6 @@ def down(name: str, *, keep_logs: bool) -> None:
                 directory.rmdir()
             say(f"{name}: is down")
             return
-        if namespaces.inside_of(record.cluster):
-            raise ClusterError(f"{name} cannot be taken down from inside itself")
         _take_down(record.cluster, keep_logs=keep_logs)
         _say(record.cluster, f"down; its logs are in {record.cluster.log}" if keep_logs else "down")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import socket
 import time
 from pathlib import Path
@@ -110,6 +111,9 @@ def become_daemon_of(cluster: Cluster, host: str) -> None:
     try:
         enter_host(cluster, host)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+            # `up` may have been started by nohup or in a script's background; jobs shall not inherit that.
+            signal.signal(number, signal.SIG_DFL)
     except OSError as error:
         os.write(2, f"{error}\n".encode())  # subprocess itself passes no reason on
         raise

@@ -124,6 +124,12 @@ def read(name: str) -> Record | None:
         ) from error
 
 
+def records() -> list[Record]:
+    """The records of all of this user's clusters that have one."""
+    found = (read(path.parent.name) for path in root().glob(f"*/{_RECORD}"))
+    return [record for record in found if record is not None]
+
+
 def clear(cluster: Cluster, *, keep_logs: bool) -> None:
     """Delete the cluster's files, its record last, so that what a crash leaves is still known as its."""
     kept = {_RECORD, "log"} if keep_logs else {_RECORD}
