@@ -1,0 +1,153 @@
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from hpcserve.errors import HpcserveError
+from hpcserve.nouns import Report, Run, Slo, Transfers, Validity
+from hpcserve.report import csv, html, report_of, text
+from hpcserve.wire import decode_record, encode_record
+from tests.synthetic import FAR_MS, NEAR_MS, aggregated_plan, alone_run, rate_run, service
+
+_GOLDEN = Path(__file__).parent / "golden"
+_FAST, _SLOW = 400.0, 2000.0
+
+
+def _runs() -> list[Run]:
+    """Near meets the SLO nearly always, far hardly ever; one run is invalid."""
+    busy = Validity(valid=False, reasons=("the machine was too busy to measure: <b>27</b> % of the time",))
+    return [
+        alone_run(
+            placement="near", each_ms=[NEAR_MS * factor for factor in (0.98, 1.0, 1.0, 1.0, 1.0, 1.01, 1.02, 1.2)]
+        ),
+        alone_run(placement="far", each_ms=[FAR_MS] * 8),
+        rate_run(placement="near", rate=1.0, ttfts_ms=[_FAST] * 19 + [_SLOW]),
+        rate_run(placement="near", rate=3.0, ttfts_ms=[_FAST] * 54 + [_SLOW] * 6),
+        rate_run(placement="far", rate=1.0, ttfts_ms=[_FAST] * 10 + [_SLOW] * 10),
+        rate_run(placement="far", rate=3.0, ttfts_ms=[_SLOW] * 60, validity=busy),
+    ]
+
+
+@pytest.mark.parametrize("form", [text, csv, html])
+def test_the_forms_are_the_golden_ones_byte_for_byte(form: object) -> None:
+    forms = {text: "report.txt", csv: "report.csv", html: "report.html"}
+    for make, name in forms.items():
+        if make is form:
+            assert make(report_of(_runs())).encode() == (_GOLDEN / name).read_bytes()
+
+
+def test_the_report_does_not_depend_on_the_order_of_the_runs_and_reads_back_equal() -> None:
+    report = report_of(_runs())
+    assert report == report_of(reversed(_runs()))
+    assert decode_record(Report, encode_record(report)) == report
+
+
+def test_an_invalid_run_gives_its_reason_and_no_number_anywhere() -> None:
+    report = report_of(_runs())
+    far = next(placement for placement in report.placements if placement.name == "far")
+    assert [result.request_rate for result in far.rates] == [1.0]
+    assert all(result.load != 3.0 for result in far.transfers)
+    frame = pd.read_csv(io.StringIO(csv(report)))
+    row = frame[frame["run"] == "far.rate-3"].iloc[0]
+    assert "too busy" in row["reason"]
+    assert row.drop(["placement", "run", "valid", "reason"]).isna().all()
+
+
+def test_transfers_alone_are_the_median_and_under_load_the_mean() -> None:
+    near = report_of(_runs()).placements[1]
+    alone, loaded = near.transfers[0], near.transfers[1]
+    assert (alone.load, alone.transfers, alone.typical_ms) == ("alone", 8, NEAR_MS)
+    assert alone.min_ms == pytest.approx(NEAR_MS * 0.98)
+    assert alone.ratio == pytest.approx(1.0)
+    assert (loaded.load, loaded.transfers) == (1.0, 20)
+    assert loaded.typical_ms == pytest.approx(100.0)
+
+
+def test_repetitions_are_pooled_and_their_spread_is_shown() -> None:
+    first = rate_run(rate=1.0, ttfts_ms=[_FAST] * 10)
+    second = rate_run(rate=1.0, ttfts_ms=[_FAST] * 5 + [_SLOW] * 5, id="near.rate-1.r2", repetition=2)
+    result = report_of([first, second]).placements[0].rates[0]
+    assert (result.repetitions, result.good, result.requests, result.attainment) == (2, 15, 20, 0.75)
+    assert (result.good_per_s_min, result.good_per_s, result.good_per_s_max) == (0.5, 0.75, 1.0)
+
+
+def test_what_was_simulated_is_never_pooled_with_what_was_measured() -> None:
+    real = rate_run(rate=1.0, ttfts_ms=[_FAST] * 10)
+    simulated = rate_run(rate=1.0, ttfts_ms=[_SLOW] * 10, id="near.rate-1.r2", simulated=True)
+    report = report_of([real, simulated])
+    assert [placement.name for placement in report.placements] == ["near", "near (simulated)"]
+    assert "(simulated) were not measured" in text(report)
+
+
+def test_runs_of_different_limits_are_refused() -> None:
+    other = service(slo=Slo(ttft_ms=5.0, tpot_ms=150.0))
+    with pytest.raises(HpcserveError, match="different SLO"):
+        report_of(
+            [rate_run(rate=1.0, ttfts_ms=[1.0]), rate_run(placement="far", rate=1.0, ttfts_ms=[1.0], service=other)]
+        )
+    with pytest.raises(HpcserveError, match="no run"):
+        report_of([])
+
+
+def test_nothing_valid_recommends_nothing() -> None:
+    dead = Validity(valid=False, reasons=("no output token came",))
+    report = report_of([rate_run(rate=1.0, ttfts_ms=[1.0], validity=dead)])
+    assert report.placements == ()
+    assert "nothing can be recommended" in text(report)
+    assert "no valid run" in html(report)
+
+
+def _baseline(ttfts_ms: list[float]) -> Run:
+    none = Transfers(count=0, bytes=0, failed=0, seconds=0.0)
+    run = rate_run(placement="one", rate=1.0, ttfts_ms=ttfts_ms, transfers=none, predicted_transfer_ms=None)
+    return run.model_copy(update={"plan": aggregated_plan()})
+
+
+@pytest.mark.parametrize(
+    ("near", "baseline", "words"),
+    [
+        ([_FAST] * 40, [_SLOW] * 40, "Disaggregation pays here: near is better than one (2 GPUs against 1"),
+        ([_SLOW] * 40, [_FAST] * 40, "Leave disaggregation alone here: one is at least as good"),
+        ([_FAST] * 40, [_FAST] * 40, "Leave disaggregation alone here: one is at least as good"),
+        ([_FAST] * 2, [_SLOW] * 2, "not shown to be better than one"),
+    ],
+)
+def test_the_baseline_decides_whether_to_leave_disaggregation_alone(
+    near: list[float], baseline: list[float], words: str
+) -> None:
+    report = report_of([rate_run(rate=1.0, ttfts_ms=near), _baseline(baseline)])
+    assert any(words in sentence for sentence in report.recommendation)
+
+
+def test_without_a_baseline_the_report_does_not_claim_that_disaggregation_pays() -> None:
+    assert any("No aggregated baseline" in sentence for sentence in report_of(_runs()).recommendation)
+
+
+def test_a_transfer_alone_that_is_far_from_the_prediction_points_at_the_site_file() -> None:
+    runs = [alone_run(each_ms=[NEAR_MS * 2] * 8), rate_run(rate=1.0, ttfts_ms=[_FAST] * 5)]
+    assert any("2.00 times the prediction" in sentence for sentence in report_of(runs).recommendation)
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.fetched += [value or "" for name, value in attrs if name in {"src", "href", "xlink:href"}]
+
+
+def test_the_page_needs_nothing_else_and_escapes_what_users_wrote() -> None:
+    page = html(report_of(_runs()))
+    links = _Links()
+    links.feed(page)
+    assert links.fetched == []
+    assert links.tags.isdisjoint({"script", "link", "img", "iframe", "b"})
+    assert not re.search(r"@import|url\(", page)
+    assert page.count("<svg") == 3
+    assert "&lt;b&gt;27" in page
