@@ -1,0 +1,40 @@
+"""What a long step tells while it runs, and the file lock that keeps two of the same step apart."""
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Progress", "Report", "exclusive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One line for the person who waits. `fraction` is the share of the whole that is done, None where nobody knows."""
+
+    text: str
+    fraction: float | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.fraction is None else f"[{self.fraction:4.0%}] {self.text}"
+
+
+Report = Callable[[Progress], None]
+"""Takes each Progress the moment it is known; `print` is one."""
+
+
+@contextmanager
+def exclusive(target: Path, *, report: Report) -> Iterator[None]:
+    """Hold the lock that belongs to `target`, waiting for whoever has it; a process that dies gives it up.
+
+    The lock is the file `.NAME.lock` beside `target`; it stays there, empty, since removing it would let two in.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f".{target.name}.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(Progress(text=f"another process is making {target}; waiting for it"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
