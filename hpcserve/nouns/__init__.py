@@ -6,7 +6,7 @@ In: nothing. Out: types. Touches: nothing.
 from hpcserve.nouns.allocation import Allocation, EngineFacts, GrantedGpu, GrantedNode
 from hpcserve.nouns.base import Name, Noun
 from hpcserve.nouns.endpoint import Endpoint, Handoff, Heartbeat
-from hpcserve.nouns.job import Job, JobFile, JobHandle, JobPhase, JobState, WorkerState
+from hpcserve.nouns.job import Job, JobFailure, JobFile, JobHandle, JobPhase, JobState, WorkerState
 from hpcserve.nouns.model import ModelShape
 from hpcserve.nouns.plan import Ask, PathCost, Plan, PlannedWorker, Rank, RouterSeat, Verdict
 from hpcserve.nouns.report import (
@@ -56,6 +56,7 @@ __all__ = [
     "Heartbeat",
     "InvalidRun",
     "Job",
+    "JobFailure",
     "JobFile",
     "JobHandle",
     "JobPhase",

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from hpcserve.nouns.base import Noun, Text
 
-__all__ = ["Job", "JobFile", "JobHandle", "JobPhase", "JobState", "WorkerState"]
+__all__ = ["Job", "JobFailure", "JobFile", "JobHandle", "JobPhase", "JobState", "WorkerState"]
 
 
 class JobFile(Noun):
@@ -47,6 +47,16 @@ class JobHandle(Noun):
     """Slurm job id, or `local-PID` of the local launcher's leader."""
     directory: Text
     submitted_utc: Text
+
+
+class JobFailure(Noun):
+    """`failed.json`: why the job as a whole gave up."""
+
+    schema_: Annotated[Literal["hpcserve.failed/1"], Field(alias="schema")] = "hpcserve.failed/1"
+    reason: str
+    where: Text
+    life: Text
+    """Which start of the job: Slurm's job id and restart count, `4242.1`; `local.0` without Slurm."""
 
 
 class JobPhase(StrEnum):

@@ -1,0 +1,53 @@
+"""The launch script of one worker."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from hpcserve.engines import EngineCommand
+from hpcserve.nouns import JobFile, PlannedWorker, Site
+from hpcserve.render.runtime import engine_runtime
+from hpcserve.render.templates import render_template
+
+__all__ = ["render_worker"]
+
+
+def render_worker(
+    *,
+    worker: PlannedWorker,
+    command: EngineCommand,
+    engine: Literal["vllm", "sim"],
+    site: Site,
+    templates: Mapping[str, str],
+    directory: str,
+    why: str,
+) -> JobFile:
+    """`workers/ID.sh`: starts the worker on its node, in the engine's runtime, on its cores; runnable by hand.
+
+    `why` says in words why the worker sits there. Raises InputError, with the template's line, for a value that no
+    shell can carry.
+    """
+    rank = worker.ranks[0]
+    about = (
+        f"{worker.id}: {worker.role} worker on {rank.node} of {site.name},"
+        f" GPU {_numbers(rank.gpus)}, NIC {', '.join(rank.nics) or 'none'}, cores {_numbers(rank.cores)}\n\n{why}"
+    )
+    text = render_template(
+        "worker.sh.j2",
+        templates=templates,
+        values={
+            "about": about,
+            "node": rank.node,
+            "worker": worker.id,
+            "directory": directory,
+            "runtime": engine_runtime(engine),
+            "env": tuple(sorted(command.env.items())),
+            "key_variable": command.key_variable,
+            "binding": ("taskset", "--cpu-list", _numbers(rank.cores)) if rank.cores else (),
+            "argv": command.argv,
+        },
+    )
+    return JobFile(path=f"workers/{worker.id}.sh", text=text, mode=0o700)
+
+
+def _numbers(values: tuple[int, ...]) -> str:
+    return ",".join(str(value) for value in values) or "none"

@@ -1,0 +1,26 @@
+"""Hands a job to Slurm or to this host, and says where it is.
+
+In: Job, JobHandle, job directories. Out: JobHandle, SchedulerState, JobState. Touches: Slurm's commands, processes of
+this host, files of the job directory, the router's /health.
+"""
+
+from hpcserve.scheduler.arrays import array_sizes, parse_max_array_size
+from hpcserve.scheduler.environment import clean_environment
+from hpcserve.scheduler.finding import find_job, list_jobs
+from hpcserve.scheduler.job_state import job_state, log_tail, router_answers
+from hpcserve.scheduler.launcher import Launcher, SchedulerState
+from hpcserve.scheduler.launchers import launcher_for
+
+__all__ = [
+    "Launcher",
+    "SchedulerState",
+    "array_sizes",
+    "clean_environment",
+    "find_job",
+    "job_state",
+    "launcher_for",
+    "list_jobs",
+    "log_tail",
+    "parse_max_array_size",
+    "router_answers",
+]

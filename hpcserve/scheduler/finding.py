@@ -1,0 +1,77 @@
+"""Which job directory is meant by an id, a name or a path."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcserve.discovery import read_dir_record
+from hpcserve.errors import NotFoundError
+from hpcserve.nouns import JobHandle
+from hpcserve.wire import UnreadableRecordError
+
+__all__ = ["FoundJob", "find_job", "list_jobs"]
+
+_NUMBERED = re.compile(r"^(?P<service>.+)-(?P<number>\d+)$")
+HANDLE_FILE = "job.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundJob:
+    """One job directory; `handle` is None for a job that was rendered and not submitted."""
+
+    directory: Path
+    handle: JobHandle | None
+
+    @property
+    def service(self) -> str:
+        """Name of the service: the directory's name without its number."""
+        match = _NUMBERED.match(self.directory.name)
+        return match["service"] if match else self.directory.name
+
+    @property
+    def number(self) -> int:
+        """The number behind the service's name; 0 where there is none."""
+        match = _NUMBERED.match(self.directory.name)
+        return int(match["number"]) if match else 0
+
+
+def list_jobs(roots: Iterable[Path]) -> tuple[FoundJob, ...]:
+    """Every job directory below the roots, by service and number; roots that do not exist hold none."""
+    found = [
+        FoundJob(directory=directory, handle=_handle(directory))
+        for root in dict.fromkeys(roots)
+        if root.is_dir()
+        for directory in root.iterdir()
+        if not directory.name.startswith(".") and (directory / "plan.asked.json").is_file()
+    ]
+    return tuple(sorted(found, key=lambda job: (job.service, job.number)))
+
+
+def find_job(wanted: str, roots: Iterable[Path]) -> FoundJob:
+    """The job of that directory, id, name (`NAME-N`) or service name (its newest job); raises NotFoundError."""
+    path = Path(wanted).expanduser()
+    if "/" in wanted or wanted in {".", ".."}:
+        if (path / "plan.asked.json").is_file():
+            return FoundJob(directory=path.resolve(), handle=_handle(path))
+        raise NotFoundError(f"{wanted} is no job directory", remedy="name one that `hpcserve submit` printed")
+    roots = tuple(roots)
+    jobs = list_jobs(roots)
+    for matches in (
+        [job for job in jobs if job.directory.name == wanted],
+        [job for job in jobs if job.handle is not None and job.handle.id.partition(";")[0] == wanted],
+        [job for job in jobs if job.service == wanted],
+    ):
+        if matches:
+            return matches[-1]
+    places = ", ".join(str(root) for root in roots)
+    raise NotFoundError(
+        f"no job `{wanted}` in {places}", remedy="`hpcserve status` lists all; --jobs-dir looks elsewhere"
+    )
+
+
+def _handle(directory: Path) -> JobHandle | None:
+    try:
+        return read_dir_record(directory, HANDLE_FILE, JobHandle)
+    except (OSError, UnreadableRecordError) as error:
+        raise NotFoundError(f"{directory / HANDLE_FILE} cannot be read: {error}") from None

@@ -1,0 +1,173 @@
+"""Where a job is, from its user's side: the scheduler's word, the workers' records and what the router proved."""
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from hpcserve.discovery import read_dir_record, read_records
+from hpcserve.errors import UnverifiedError
+from hpcserve.nouns import (
+    JobFailure,
+    JobHandle,
+    JobPhase,
+    JobState,
+    Noun,
+    Plan,
+    RouterAddress,
+    RouterState,
+    WorkerState,
+)
+from hpcserve.scheduler.launcher import Launcher, SchedulerState
+from hpcserve.scheduler.slurm_text import stuck_step
+from hpcserve.site import load_service
+from hpcserve.wire import UnreadableRecordError
+
+__all__ = ["job_state", "log_tail", "router_answers"]
+
+N = TypeVar("N", bound=Noun)
+
+_ANSWER_S = 3.0
+"""A router that is alive answers /health at once; a status that hangs helps nobody."""
+_TAIL_LINES = 12
+_TAIL_BYTES = 64 * 1024
+_HTTP_OK = 200
+
+
+def job_state(
+    directory: Path,
+    handle: JobHandle,
+    *,
+    launcher: Launcher,
+    answers: Callable[[str], bool],
+) -> JobState:
+    """What `hpcserve status` says of a job.
+
+    Ready only where `router.state.json` says that the workers and pairs were proved *and* the router answers now.
+    Raises UnverifiedError where a record of the job cannot be read: a guess would be a lie.
+    """
+    scheduler = launcher.state(handle)
+    workers = _workers(directory)
+    failure = _record(directory, "failed.json", JobFailure)
+    address = _record(directory, "router.json", RouterAddress)
+    proved = _record(directory, "router.state.json", RouterState)
+    phase, reason = _phase(
+        scheduler=scheduler,
+        failure=failure,
+        workers=workers,
+        proved=proved,
+        answers=address is not None and scheduler.phase in {"running", "unknown"} and answers(address.url),
+        stuck=stuck_step(log_tail(directory / "logs" / "slurm.out")),
+    )
+    serving = phase in {JobPhase.READY, JobPhase.DEGRADED, JobPhase.STARTING}
+    return JobState(
+        handle=handle,
+        phase=phase,
+        scheduler_state=scheduler.word,
+        reason=reason,
+        url=address.url if address is not None and serving else None,
+        workers=workers,
+        simulated=_simulated(directory),
+    )
+
+
+def router_answers(url: str) -> bool:
+    """Whether GET /health of the router says 200 now."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=_ANSWER_S) as response:  # noqa: S310 - http:// by its noun
+            return bool(response.status == _HTTP_OK)
+    except (urllib.error.URLError, http.client.HTTPException, OSError):
+        return False
+
+
+def log_tail(path: Path, lines: int = _TAIL_LINES) -> str:
+    """The last lines of a log; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _phase(
+    *,
+    scheduler: SchedulerState,
+    failure: JobFailure | None,
+    workers: tuple[WorkerState, ...],
+    proved: RouterState | None,
+    answers: bool,
+    stuck: str | None,
+) -> tuple[JobPhase, str]:
+    """Phase and reason; what the job itself says of its failure comes before all, then the scheduler."""
+    if failure is not None:
+        return JobPhase.FAILED, f"{failure.where}: {failure.reason}"
+    match scheduler.phase:
+        case "pending":
+            return JobPhase.PENDING, scheduler.reason
+        case "failed":
+            return JobPhase.FAILED, scheduler.reason or _first_detail(workers) or f"Slurm says {scheduler.word}"
+        case "ended":
+            return JobPhase.ENDED, scheduler.reason
+    phase, reason = _serving(workers=workers, proved=proved, answers=answers, stuck=stuck)
+    if scheduler.phase == "unknown" and phase != JobPhase.READY:
+        return JobPhase.UNKNOWN, scheduler.reason
+    return phase, reason
+
+
+def _serving(
+    *, workers: tuple[WorkerState, ...], proved: RouterState | None, answers: bool, stuck: str | None
+) -> tuple[JobPhase, str]:
+    """Of a job that runs: what its router proved, and whether it answers."""
+    missing = ", ".join(f"{worker.id}: {worker.phase}" for worker in workers if worker.phase != "ready")
+    if proved is None:
+        return JobPhase.STARTING, stuck or missing or "the agents have not reported yet"
+    served = proved.ready or any(proof.proved for proof in proved.proofs)
+    if not answers:
+        return JobPhase.DEGRADED if served else JobPhase.STARTING, "the router does not answer"
+    if proved.ready and not missing:
+        return JobPhase.READY, ""
+    return JobPhase.DEGRADED if served else JobPhase.STARTING, ", ".join(proved.waiting_for) or missing
+
+
+def _workers(directory: Path) -> tuple[WorkerState, ...]:
+    """Every planned worker: what its agent says, or that nobody has said anything; then any that only agents know."""
+    listing = read_records(directory, "workers", WorkerState)
+    told = {name.removesuffix(".state"): state for name, state in listing.records.items()}
+    plan = _record(directory, "plan.json", Plan) or _record(directory, "plan.asked.json", Plan)
+    planned = plan.workers if plan is not None else ()
+    states = [
+        told.get(worker.id)
+        or WorkerState(id=worker.id, role=worker.role.value, node=worker.node, phase="waiting", detail="not reported")
+        for worker in planned
+    ]
+    known = {worker.id for worker in planned}
+    others = [state for name, state in told.items() if name not in known]
+    return tuple(_with_tail(state, directory) for state in [*states, *others])
+
+
+def _with_tail(state: WorkerState, directory: Path) -> WorkerState:
+    if state.phase != "failed" or state.log_tail:
+        return state
+    tail = log_tail(directory / "logs" / f"{state.id}.log")
+    return state.model_copy(update={"log_tail": tuple(tail.splitlines())})
+
+
+def _first_detail(workers: tuple[WorkerState, ...]) -> str:
+    return next((f"{worker.id}: {worker.detail}" for worker in workers if worker.phase == "failed"), "")
+
+
+def _record(directory: Path, name: str, kind: type[N]) -> N | None:
+    try:
+        return read_dir_record(directory, name, kind)
+    except (OSError, UnreadableRecordError) as error:
+        raise UnverifiedError(f"{directory / name}: {error}", remedy="see logs/ in the same directory") from None
+
+
+def _simulated(directory: Path) -> bool:
+    path = directory / "service.yaml"
+    return load_service(path.read_text(encoding="utf-8"), source=str(path), site=None).engine == "sim"
