@@ -1,6 +1,7 @@
 """What a long step tells while it runs, and the file lock that keeps two of the same step apart."""
 
 import fcntl
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,12 +27,15 @@ Report = Callable[[Progress], None]
 
 @contextmanager
 def exclusive(target: Path, *, report: Report) -> Iterator[None]:
-    """Hold the lock that belongs to `target`, waiting for whoever has it; a process that dies gives it up.
+    """Hold the lock that belongs to `target`, waiting for whoever has it.
 
+    Programs started by `run_program` share it: where this process is killed, it is free once the last of them ended,
+    so that nobody writes beside a pip that lives on.
     The lock is the file `.NAME.lock` beside `target`; it stays there, empty, since removing it would let two in.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / f".{target.name}.lock").open("a") as lock:
+        os.set_inheritable(lock.fileno(), True)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

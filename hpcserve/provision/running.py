@@ -46,6 +46,7 @@ def run_program(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, **(environment or {})},
+        close_fds=False,  # what is inheritable is so on purpose: the lock of `exclusive`
         text=True,
         errors="replace",
     ) as process:

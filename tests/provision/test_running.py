@@ -1,3 +1,4 @@
+import subprocess
 import sys
 import threading
 import time
@@ -8,6 +9,16 @@ import pytest
 from hpcserve.provision import Progress
 from hpcserve.provision.progress import exclusive
 from hpcserve.provision.running import run_program
+
+KILLED_MAKER = """\
+import sys
+from pathlib import Path
+from hpcserve.provision.progress import exclusive
+from hpcserve.provision.running import run_program
+child = "import os, time; print(os.getpid(), flush=True); time.sleep(3)"
+with exclusive(Path(sys.argv[1]), report=print):
+    run_program([sys.executable, "-c", child], on_line=lambda line: print(line, flush=True))
+"""
 
 
 def test_lines_arrive_while_the_program_runs_and_silence_is_noticed() -> None:
@@ -66,3 +77,18 @@ def test_a_second_maker_says_that_it_waits_and_then_goes_on(tmp_path: Path) -> N
         order.append("first ends")
     thread.join(10)
     assert order == [f"another process is making {target}; waiting for it", "first ends", "second"]
+
+
+def test_the_program_of_a_killed_maker_keeps_the_lock_until_it_ends(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    maker = subprocess.Popen(
+        [sys.executable, "-c", KILLED_MAKER, str(target)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    with maker:
+        assert maker.stdout is not None
+        child = Path("/proc", maker.stdout.readline().strip())
+        maker.kill()
+    heard: list[Progress] = []
+    with exclusive(target, report=heard.append):
+        assert not child.exists() or "Z" in (child / "stat").read_text(encoding="utf-8").split()[2]
+    assert len(heard) == 1
