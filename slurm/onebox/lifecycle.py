@@ -96,7 +96,6 @@ def _take_up(cluster: Cluster, interruption: Interruption) -> None:
         _start_all(cluster, interruption)
         state.write(state.Record(cluster=cluster, complete=True))
     except Exception as reason:
-        _say(cluster, "taking down what had started")
         try:
             _take_down(cluster, keep_logs=False)
         except ClusterError as remains:
