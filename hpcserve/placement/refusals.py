@@ -72,10 +72,10 @@ def no_seating(
                 f"no joined leaves of {where} hold the prefill workers on one side and the decode workers on the other"
             )
             remedy = "use fewer workers, or distance best"
-        case Distance.BEST:
+        case _:
             reason = (
-                f"the nodes of {where} cannot hold {len(workers)} workers whose ranks stay in one node, with a path "
+                f"the nodes of {where} cannot hold {len(workers)} workers whose ranks stay in one node, with a path from "
+                "every prefill to every decode worker"
             )
-            reason += "from every prefill to every decode worker"
             remedy = "use fewer workers or another tensor_parallel"
     return PlacementError(f"distance {distance}: {reason}", remedy=remedy)
