@@ -1,0 +1,8 @@
+"""`python -m hpcserve.agent`."""
+
+import sys
+
+from hpcserve.agent.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""The agent of one node, from its command line to its exit code."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hpcserve.agent.duty import keep_alive
+from hpcserve.agent.life import FAILED, failure_in, life_of
+from hpcserve.agent.pace import Pace
+from hpcserve.agent.preparation import Options, prepare
+from hpcserve.agent.processes import end_leftovers
+from hpcserve.agent.station import LOG, Station
+from hpcserve.discovery import read_dir_record, read_records, write_record
+from hpcserve.errors import HpcserveError
+from hpcserve.nouns import JobFailure, Plan, WorkerState
+from hpcserve.wire import UnreadableRecordError
+
+__all__ = ["GAVE_UP", "main"]
+
+GAVE_UP = 3
+"""Exit code: the job as a whole has failed, `failed.json` says why, starting this agent again is pointless."""
+
+_JUDGE_EVERY = 5
+"""Every so many looks for `failed.json` the head node looks whether any worker is left that might serve."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0: it was told to stop and its workers have ended. 3: the job gave up. Anything else: start it again."""
+    parser = argparse.ArgumentParser(prog="python -m hpcserve.agent", description="Runs one node's part of a job.")
+    parser.add_argument("--job", type=Path, required=True, help="the job directory")
+    parser.add_argument("--node", required=True, help="this node's name, as in the site file")
+    parser.add_argument("--nodes", type=int, default=1, help="how many nodes the job has")
+    parser.add_argument("--head", action="store_true", help="this is the job's first node: it places the workers")
+    parser.add_argument(
+        "--end-leftovers", action="store_true", help="only end what earlier agents of this node left running"
+    )
+    given = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", datefmt="%FT%T%z"
+    )
+    job = given.job.resolve()
+    if given.end_leftovers:
+        ended = asyncio.run(end_leftovers(job / "workers", node=given.node, terminate_s=Pace().terminate_s))
+        LOG.info("%s: ended: %s", given.node, ", ".join(ended) or "nothing was left")
+        return 0
+    options = Options(job=job, node=given.node, nodes=given.nodes, head=given.head, life=life_of(os.environ))
+    return asyncio.run(_run(options, environment=os.environ, pace=Pace()))
+
+
+async def _run(options: Options, *, environment: Mapping[str, str], pace: Pace) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    failures: list[JobFailure] = []
+    watch = asyncio.create_task(_watch(options, pace, stopping, failures))
+    try:
+        prepared = await _unless_stopped(options, environment, pace, stopping)
+        if prepared is not None:
+            await keep_alive(*prepared, stopping)
+    except HpcserveError as error:
+        LOG.error("%s", error)
+        failures.append(JobFailure(reason=str(error), where=f"agent of {options.node}", life=options.life))
+        if failure_in(options.job, options.life) is None:
+            write_record(options.job / FAILED, failures[-1])
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+    # An agent that was restarted may be told to stop before it has adopted what still runs.
+    await end_leftovers(options.job / "workers", node=options.node, terminate_s=pace.terminate_s)
+    return GAVE_UP if failures else 0
+
+
+async def _unless_stopped(
+    options: Options, environment: Mapping[str, str], pace: Pace, stopping: asyncio.Event
+) -> tuple[Station, Plan] | None:
+    """What preparing gives, or None where the stop comes first, which ends it."""
+    preparing = asyncio.create_task(prepare(options, environment=environment, pace=pace))
+    stop = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait((preparing, stop), return_when=asyncio.FIRST_COMPLETED)
+        return preparing.result() if preparing.done() else None
+    finally:
+        for task in (preparing, stop):
+            task.cancel()
+        await asyncio.gather(preparing, stop, return_exceptions=True)
+
+
+async def _watch(options: Options, pace: Pace, stopping: asyncio.Event, failures: list[JobFailure]) -> None:
+    """See when the job as a whole has failed, by another agent's word or, on the head node, on its own account."""
+    looks = 0
+    while True:
+        await asyncio.sleep(pace.watch_s)
+        looks += 1
+        try:
+            failure = await asyncio.to_thread(failure_in, options.job, options.life)
+            if failure is None and options.head and looks % _JUDGE_EVERY == 0:
+                failure = await asyncio.to_thread(_hopeless, options)
+        except OSError as error:
+            LOG.warning("cannot look for %s: %s", FAILED, error)
+            continue
+        if failure is not None:
+            LOG.error("the job gave up: %s: %s", failure.where, failure.reason)
+            failures.append(failure)
+            stopping.set()
+            return
+
+
+def _hopeless(options: Options) -> JobFailure | None:
+    """The failure, now recorded, when not one planned worker is left that might serve. Raises OSError."""
+    try:
+        plan = read_dir_record(options.job, "plan.json", Plan)
+    except UnreadableRecordError:
+        return None  # it is looked at again
+    states = read_records(options.job, "workers", WorkerState).records.values()
+    failed = {state.id: state for state in states if state.phase == "failed"}
+    if plan is None or any(worker.id not in failed for worker in plan.workers):
+        return None
+    first = failed[plan.workers[0].id]
+    failure = JobFailure(reason=f"every worker failed; {first.id}: {first.detail}", where=first.node, life=options.life)
+    write_record(options.job / FAILED, failure)
+    return failure

@@ -1,0 +1,124 @@
+"""What an agent does before its first worker starts: read the inputs, report the node, have or await the plan."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcserve.agent.head import decide, granted_names
+from hpcserve.agent.life import is_decided
+from hpcserve.agent.node import examine
+from hpcserve.agent.pace import Pace
+from hpcserve.agent.station import LOG, Station
+from hpcserve.discovery import read_dir_record, write_record
+from hpcserve.engines import adapter_for
+from hpcserve.errors import NotFoundError, TimeoutExpiredError
+from hpcserve.nouns import Plan, Service, Site
+from hpcserve.site import load_service, load_site
+from hpcserve.wire import UnreadableRecordError
+
+__all__ = ["Options", "prepare"]
+
+_FOLDERS = ("nodes", "workers", "endpoints", "heartbeats", "logs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Which part of which job this agent runs."""
+
+    job: Path
+    node: str
+    nodes: int
+    head: bool
+    life: str
+
+
+async def prepare(options: Options, *, environment: Mapping[str, str], pace: Pace) -> tuple[Station, Plan]:
+    """The node's station, reported in `nodes/`, and the plan of this life, which the head node makes.
+
+    Raises an HpcserveError where the job cannot be: inputs, node, engine, grant or plan are not what they must be.
+    """
+    for folder in _FOLDERS:
+        (options.job / folder).mkdir(mode=0o700, exist_ok=True)
+    site, service = _inputs(options.job)
+    adapter = adapter_for(service.engine)
+    node, ports = await examine(
+        options.node,
+        job_directory=options.job,
+        life=options.life,
+        site=site,
+        service=service,
+        adapter=adapter,
+        environment=environment,
+        is_head=options.head,
+        pace=pace,
+    )
+    write_record(options.job / "nodes" / f"{options.node}.json", node)
+    LOG.info("%s: %d slots, control %s, data %s", node.name, len(node.gpus), node.control_address, node.data_address)
+    plan = _decided_plan(options)
+    if plan is None and options.head:
+        asked = read_dir_record(options.job, "plan.asked.json", Plan)
+        if asked is None:
+            raise NotFoundError(f"{options.job} has no plan.asked.json", remedy="submit the service again")
+        await decide(
+            job_directory=options.job,
+            life=options.life,
+            asked=asked,
+            names=granted_names(asked, environment, head=options.node, count=options.nodes),
+            site=site,
+            service=service,
+            adapter=adapter,
+            pace=pace,
+        )
+    if plan is None:
+        plan = await _await_plan(options, pace)
+    station = Station(
+        job_directory=options.job,
+        life=options.life,
+        node=node,
+        service=service,
+        adapter=adapter,
+        engine_key=_text(options.job / "keys" / "engine.key").strip(),
+        ports=ports,
+        pace=pace,
+    )
+    return station, plan
+
+
+def _inputs(job: Path) -> tuple[Site, Service]:
+    """The job's own copies of its inputs; raises InputError with every mistake, NotFoundError where one is missing."""
+    site = load_site(_text(job / "site.yaml"), source=str(job / "site.yaml"))
+    return site, load_service(_text(job / "service.yaml"), source=str(job / "service.yaml"), site=site)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotFoundError(f"{path}: {error.strerror}", remedy="submit the service again") from None
+
+
+def _decided_plan(options: Options) -> Plan | None:
+    """The plan of this life, once it is complete; None before. Raises OSError."""
+    if not is_decided(options.job, options.life):
+        return None
+    try:
+        return read_dir_record(options.job, "plan.json", Plan)
+    except UnreadableRecordError:
+        return None
+
+
+async def _await_plan(options: Options, pace: Pace) -> Plan:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + pace.plan_s
+    while True:
+        with contextlib.suppress(OSError):  # a listing that fails for a while is a listing without the plan
+            plan = await asyncio.to_thread(_decided_plan, options)
+            if plan is not None:
+                return plan
+        if loop.time() > deadline:
+            raise TimeoutExpiredError(
+                f"no plan from the head node after {pace.plan_s:.0f} s", remedy=f"see {options.job}/logs/agent.*.log"
+            )
+        await asyncio.sleep(pace.watch_s)
