@@ -6,12 +6,13 @@ this host, files of the job directory, the router's /health.
 
 from hpcserve.scheduler.arrays import array_sizes, parse_max_array_size
 from hpcserve.scheduler.environment import clean_environment
-from hpcserve.scheduler.finding import find_job, list_jobs
+from hpcserve.scheduler.finding import FoundJob, find_job, list_jobs
 from hpcserve.scheduler.job_state import job_state, log_tail, router_answers
 from hpcserve.scheduler.launcher import Launcher, SchedulerState
 from hpcserve.scheduler.launchers import launcher_for
 
 __all__ = [
+    "FoundJob",
     "Launcher",
     "SchedulerState",
     "array_sizes",

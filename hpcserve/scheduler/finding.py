@@ -22,6 +22,18 @@ class FoundJob:
 
     directory: Path
     handle: JobHandle | None
+    trouble: str = ""
+    """Why `job.json` is there and cannot be read."""
+
+    def submitted(self) -> JobHandle:
+        """The handle; raises NotFoundError for a job that was not submitted or whose record cannot be read."""
+        if self.handle is not None:
+            return self.handle
+        if self.trouble:
+            raise NotFoundError(f"{self.directory / HANDLE_FILE} {self.trouble}", remedy="see the job directory")
+        raise NotFoundError(
+            f"{self.directory.name} was rendered and not submitted", remedy="use `hpcserve submit` to submit a service"
+        )
 
     @property
     def service(self) -> str:
@@ -39,7 +51,7 @@ class FoundJob:
 def list_jobs(roots: Iterable[Path]) -> tuple[FoundJob, ...]:
     """Every job directory below the roots, by service and number; roots that do not exist hold none."""
     found = [
-        FoundJob(directory=directory, handle=_handle(directory))
+        _found(directory)
         for root in dict.fromkeys(roots)
         if root.is_dir()
         for directory in root.iterdir()
@@ -53,7 +65,7 @@ def find_job(wanted: str, roots: Iterable[Path]) -> FoundJob:
     path = Path(wanted).expanduser()
     if "/" in wanted or wanted in {".", ".."}:
         if (path / "plan.asked.json").is_file():
-            return FoundJob(directory=path.resolve(), handle=_handle(path))
+            return _found(path.resolve())
         raise NotFoundError(f"{wanted} is no job directory", remedy="name one that `hpcserve submit` printed")
     roots = tuple(roots)
     jobs = list_jobs(roots)
@@ -70,8 +82,8 @@ def find_job(wanted: str, roots: Iterable[Path]) -> FoundJob:
     )
 
 
-def _handle(directory: Path) -> JobHandle | None:
+def _found(directory: Path) -> FoundJob:
     try:
-        return read_dir_record(directory, HANDLE_FILE, JobHandle)
+        return FoundJob(directory=directory, handle=read_dir_record(directory, HANDLE_FILE, JobHandle))
     except (OSError, UnreadableRecordError) as error:
-        raise NotFoundError(f"{directory / HANDLE_FILE} cannot be read: {error}") from None
+        return FoundJob(directory=directory, handle=None, trouble=f"cannot be read: {error}")

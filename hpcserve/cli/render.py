@@ -1,0 +1,40 @@
+"""`hpcserve render`: the job directory without submitting it."""
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from hpcserve.cli.options import examples, jobs_dir_option, json_option, print_record, site_option
+from hpcserve.deploy import plan_service, prepare, write_job
+
+__all__ = ["launcher_option", "render"]
+
+launcher_option = click.option(
+    "--launcher",
+    type=click.Choice(["slurm", "local"]),
+    help="Who starts it: Slurm, or processes of this host.  [default: slurm where the site has it]",
+)
+
+
+@click.command(
+    epilog=examples("hpcserve render chat.yaml --site onebox", "hpcserve render chat.yaml --site local --json")
+)
+@click.argument("service", type=click.Path(path_type=Path))
+@site_option
+@launcher_option
+@jobs_dir_option
+@json_option
+def render(
+    service: Path, site: str, launcher: Literal["slurm", "local"] | None, jobs_dir: Path | None, as_json: bool
+) -> None:
+    """Write the job directory of SERVICE without submitting it, and print its path.
+
+    The script in it can be read, changed and submitted by hand: `sbatch job.sbatch`, or `bash local.sh`.
+    """
+    prepared = write_job(prepare(plan_service(service, site=site), launcher=launcher, jobs_dir=jobs_dir))
+    if as_json:
+        keyless = tuple(file for file in prepared.job.files if not file.path.startswith("keys/"))
+        print_record(prepared.job.model_copy(update={"files": keyless}))
+    else:
+        click.echo(prepared.directory)

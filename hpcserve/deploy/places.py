@@ -1,0 +1,97 @@
+"""Where site files and templates are found, and how text files are read."""
+
+import difflib
+import os
+from pathlib import Path
+
+from hpcserve.errors import InputError, Mistake, NotFoundError
+from hpcserve.nouns import Site
+from hpcserve.render import TEMPLATE_NAMES
+
+__all__ = ["find_site", "jobs_folder", "list_sites", "read_templates", "read_text"]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_SYSTEM = Path("/etc/hpcserve")
+_SUFFIX = ".yaml"
+
+
+def find_site(wanted: str) -> Path:
+    """The file of a site: a path, or a name that is looked for in the user's folder, /etc/hpcserve, what is shipped."""
+    if "/" in wanted or wanted.endswith((_SUFFIX, ".yml")):
+        path = Path(wanted).expanduser()
+        if not path.is_file():
+            raise NotFoundError(
+                f"no site file {wanted}", remedy="`hpcserve site list` shows the sites that have a name"
+            )
+        return path
+    sites = list_sites()
+    if wanted not in sites:
+        near = difflib.get_close_matches(wanted, sites, n=1)
+        raise NotFoundError(
+            f"no site `{wanted}`",
+            remedy=f"did you mean `{near[0]}`?" if near else f"known sites: {', '.join(sites) or 'none'}",
+        )
+    return sites[wanted]
+
+
+def list_sites() -> dict[str, Path]:
+    """Every site that can be named, by name; where two folders have the same name, the user's own comes first."""
+    found: dict[str, Path] = {}
+    for folder in (_user_folder() / "sites", _SYSTEM / "sites", _shipped("site_configs")):
+        if folder.is_dir():
+            for path in sorted(folder.glob(f"*{_SUFFIX}")):
+                found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def read_templates() -> dict[str, str]:
+    """The text of every job template: the user's, else the site's in /etc/hpcserve, else the shipped one."""
+    folders = (_user_folder() / "job_templates", _SYSTEM / "job_templates", _shipped("job_templates"))
+    templates: dict[str, str] = {}
+    for name in TEMPLATE_NAMES:
+        path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+        if path is None:
+            raise NotFoundError(
+                f"no job template {name} in {', '.join(map(str, folders))}", remedy="install hpcserve anew"
+            )
+        templates[name] = read_text(path)
+    return templates
+
+
+def read_text(path: Path) -> str:
+    """A text file whole; raises NotFoundError where there is none, InputError with the place of what is not UTF-8."""
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(f"no file {path}", remedy="check the path") from None
+    except IsADirectoryError:
+        raise NotFoundError(f"{path} is a directory", remedy="name a file in it") from None
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        mistake = Mistake(
+            file=str(path),
+            line=before.count(b"\n") + 1,
+            column=error.start - (before.rfind(b"\n") + 1) + 1,
+            found=f"the byte 0x{data[error.start]:02x}",
+            wanted="text in UTF-8 was wanted",
+            remedy="save the file as UTF-8",
+        )
+        raise InputError([mistake]) from None
+
+
+def jobs_folder(site: Site, asked: Path | None) -> Path:
+    """Where the site's job directories are made: what was asked for, else the site's `paths.jobs`; absolute."""
+    return (asked or Path(site.paths.jobs)).expanduser().absolute()
+
+
+def _user_folder() -> Path:
+    """XDG Base Directory Specification 0.8: $XDG_CONFIG_HOME, else ~/.config."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "hpcserve"
+
+
+def _shipped(name: str) -> Path:
+    """What comes with hpcserve: inside the wheel, or beside the package in a checkout."""
+    packed = _PACKAGE / "_shipped" / name
+    return packed if packed.is_dir() else _PACKAGE.parent / name

@@ -1,0 +1,196 @@
+"""From a service file to a submitted job, top to bottom."""
+
+import secrets
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from hpcserve.deploy.job_directory import make_job_directory, next_number
+from hpcserve.deploy.model_files import read_model
+from hpcserve.deploy.places import find_site, jobs_folder, read_templates, read_text
+from hpcserve.discovery import remove_tree, write_record
+from hpcserve.engines import adapter_for
+from hpcserve.errors import MissingToolError, SchedulerError
+from hpcserve.fabric import Fabric, fabric_of
+from hpcserve.model import shape_of
+from hpcserve.nouns import Job, JobHandle, ModelShape, Plan, RuntimeKind, Service, Site
+from hpcserve.placement import place
+from hpcserve.render import render_job
+from hpcserve.scheduler import launcher_for
+from hpcserve.site import load_service, load_site
+from hpcserve.wire import Complaint, decode_yaml
+
+__all__ = ["Planned", "Prepared", "launch", "plan_service", "prepare", "write_job"]
+
+LauncherName = Literal["slurm", "local"]
+
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A service placed on a site, before anything is written."""
+
+    site: Site
+    service: Service
+    shape: ModelShape
+    fabric: Fabric
+    plan: Plan
+    texts: dict[str, str]
+    """`service.yaml` and `site.yaml` as they were read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A job as it would be written and submitted."""
+
+    planned: Planned
+    launcher: LauncherName
+    templates: dict[str, str]
+    keys: dict[str, str]
+    python_folder: str
+    job: Job
+
+    @property
+    def directory(self) -> Path:
+        """The job directory."""
+        return Path(self.job.directory)
+
+
+def plan_service(service_file: Path, *, site: str) -> Planned:
+    """Read everything and place the service; raises InputError, NotFoundError or PlacementError; changes nothing."""
+    site_file = find_site(site)
+    site_text, service_text = read_text(site_file), read_text(service_file)
+    described = load_site(site_text, source=str(site_file))
+    service = _load_service(service_text, source=str(service_file), site=described)
+    model = read_model(service, described)
+    shape = shape_of(
+        model.config_text,
+        name=service.served_name,
+        source=str(model.directory / "config.json"),
+        weights_bytes=model.weights_bytes,
+    )
+    fabric = fabric_of(described)
+    return Planned(
+        site=described,
+        service=service,
+        shape=shape,
+        fabric=fabric,
+        plan=place(fabric=fabric, site=described, shape=shape, service=service),
+        texts={"service.yaml": service_text, "site.yaml": site_text},
+    )
+
+
+def prepare(planned: Planned, *, launcher: LauncherName | None = None, jobs_dir: Path | None = None) -> Prepared:
+    """The job as it would be submitted, under the first number that is free now; changes nothing.
+
+    `launcher` None: Slurm where the site has one. Raises MissingToolError, PlacementError or InputError (a template).
+    """
+    chosen = launcher or ("local" if planned.site.slurm is None else "slurm")
+    if chosen == "slurm" and planned.service.partition is None:
+        raise SchedulerError("the service names no partition", remedy="add `partition:`, or use --launcher local")
+    root = jobs_folder(planned.site, jobs_dir)
+    templates = read_templates()
+    keys = {name: secrets.token_hex(_KEY_BYTES) for name in ("api.key", "engine.key")}
+    folder = _python_folder(planned.site)
+    number = next_number(root, planned.service.name)
+    job = _render(
+        planned,
+        root / f"{planned.service.name}-{number}",
+        launcher=chosen,
+        templates=templates,
+        keys=keys,
+        python_folder=folder,
+    )
+    return Prepared(planned=planned, launcher=chosen, templates=templates, keys=keys, python_folder=folder, job=job)
+
+
+def write_job(prepared: Prepared) -> Prepared:
+    """Make the job directory, whole or not at all; the job that comes back has the number that it got.
+
+    Another submit may have taken the number meanwhile: then the job is rendered anew for the next one.
+    """
+    root, service = prepared.directory.parent, prepared.planned.service.name
+    while not make_job_directory(prepared.job):
+        directory = root / f"{service}-{next_number(root, service)}"
+        job = _render(
+            prepared.planned,
+            directory,
+            launcher=prepared.launcher,
+            templates=prepared.templates,
+            keys=prepared.keys,
+            python_folder=prepared.python_folder,
+        )
+        prepared = replace(prepared, job=job)
+    return prepared
+
+
+def launch(prepared: Prepared) -> JobHandle:
+    """Submit a job whose directory is written and note its id there; a job that is refused leaves no directory."""
+    try:
+        handle = launcher_for(prepared.launcher).submit(prepared.job)
+    except (SchedulerError, MissingToolError):
+        remove_tree(prepared.directory)
+        raise
+    write_record(prepared.directory / "job.json", handle)
+    return handle
+
+
+def _render(
+    planned: Planned,
+    directory: Path,
+    *,
+    launcher: LauncherName,
+    templates: dict[str, str],
+    keys: dict[str, str],
+    python_folder: str,
+) -> Job:
+    return render_job(
+        plan=planned.plan,
+        site=planned.site,
+        service=planned.service,
+        texts=planned.texts,
+        templates=templates,
+        directory=str(directory),
+        python_folder=python_folder,
+        launcher=launcher,
+        keys=keys,
+    )
+
+
+def _load_service(text: str, *, source: str, site: Site) -> Service:
+    """The service, checked against the site, its engine, and what a process can be given."""
+    service = load_service(text, source=source, site=site)
+    return decode_yaml(Service, text, source=source, check=lambda _: _engine_complaints(service))
+
+
+def _engine_complaints(service: Service) -> Iterator[Complaint]:
+    yield from adapter_for(service.engine).complaints(service)
+    nul = partial(
+        Complaint,
+        found="a value with NUL",
+        wanted="text that an argument or variable can hold was wanted",
+        remedy="remove the NUL",
+    )
+    parts = [
+        ((), service.args, service.env),
+        *((("pools", at), pool.args, pool.env) for at, pool in enumerate(service.pools)),
+    ]
+    for path, args, env in parts:
+        yield from (nul(path=(*path, "args", at)) for at, word in enumerate(args) if "\0" in word)
+        yield from (nul(path=(*path, "env", name)) for name, value in env.items() if "\0" in value)
+
+
+def _python_folder(site: Site) -> str:
+    """Folder of the `python` that the jobs run hpcserve with, where the site names no environment: this very one."""
+    folder = Path(sys.executable).parent
+    runtime = site.runtimes.get("hpcserve")
+    if runtime is not None and runtime.kind == RuntimeKind.NONE and not (folder / "python").exists():
+        raise MissingToolError(
+            f"there is no `python` beside {sys.executable}, and site {site.name} names no runtime for hpcserve",
+            remedy="install hpcserve into a virtual environment, or set `runtimes.hpcserve` in the site file",
+        )
+    return str(folder)
