@@ -1,0 +1,176 @@
+"""The router's process, from its arguments to its end."""
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvloop
+
+from hpcserve.discovery import Leader, Watch, claim_leadership, read_dir_record, start_ticks, write_record
+from hpcserve.engines import adapter_for
+from hpcserve.errors import HpcserveError, ServiceError
+from hpcserve.nouns import Endpoint, Plan, RouterAddress, RouterState, Service
+from hpcserve.router.desk import Desk, Limits
+from hpcserve.router.log import Log
+from hpcserve.router.metrics import Metrics
+from hpcserve.router.pool import Pools
+from hpcserve.router.prove import Prover
+from hpcserve.router.roster import Roster
+from hpcserve.router.session import Session
+from hpcserve.router.watching import Watcher
+from hpcserve.site import load_service
+from hpcserve.wire import UnreadableRecordError, decode_record
+
+__all__ = ["handoff_limit_s", "main"]
+
+_STATE = "router.state.json"
+_ADDRESS = "router.json"
+_LEADER = "router.leader"
+_BACKLOG = 4096
+_GRACE_S = 20.0
+"""Slurm sends SIGKILL 30 s after SIGTERM (KillWait, slurm.conf(5)); the agent needs some of that."""
+
+
+def handoff_limit_s(service: Service) -> float | None:
+    """Longest wait for a decode leg's first token after the prefill's answer: half the lease, or less if so set.
+
+    None only where the lease rule is off and no time-out is set: a test that shows what the rule prevents.
+    """
+    settings = service.router
+    if not settings.lease_rule:
+        return settings.handoff_timeout_s
+    half_s = service.kv_lease_s / 2
+    return half_s if settings.handoff_timeout_s is None else min(settings.handoff_timeout_s, half_s)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run until SIGTERM; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m hpcserve.router", description="The router of one job.")
+    parser.add_argument("--job", required=True, type=Path, help="the job directory")
+    parser.add_argument("--node", required=True, help="name of the node that this runs on")
+    parser.add_argument("--host", required=True, help="address to listen on")
+    parser.add_argument("--port", required=True, type=int, help="port to listen on")
+    parser.add_argument("--grace-s", type=float, default=_GRACE_S, help="longest wait for requests at the end")
+    words = parser.parse_args(argv)
+    try:
+        return uvloop.run(_serve(words.job, node=words.node, host=words.host, port=words.port, grace_s=words.grace_s))
+    except HpcserveError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except (OSError, UnreadableRecordError) as error:
+        sys.stderr.write(f"router: {error}\n")
+        return ServiceError.exit_code
+
+
+async def _serve(job: Path, *, node: str, host: str, port: int, grace_s: float) -> int:
+    loop = asyncio.get_running_loop()
+    pid = os.getpid()
+    plan = decode_record(Plan, (job / "plan.json").read_bytes())
+    service_path = job / "service.yaml"
+    service = load_service(service_path.read_text(encoding="utf-8"), source=str(service_path), site=None)
+    claim_leadership(
+        job / _LEADER,
+        Leader(node=node, pid=pid, start_ticks=start_ticks(pid) or 0, job=os.environ.get("SLURM_JOB_ID", "local")),
+    )
+    pools = Pools(loop=loop)
+    engine_key = (job / "keys" / "engine.key").read_text(encoding="ascii").strip()
+    prover = Prover(pools, key=engine_key, read_counters=adapter_for(service.engine).read_counters)
+    limits = Limits(handoff_s=handoff_limit_s(service))
+    desk = Desk(
+        roster=Roster(plan, model=service.served_name),
+        pools=pools,
+        metrics=Metrics(),
+        log=Log(),
+        limits=limits,
+        now_s=loop.time,
+        key_digest=hashlib.sha256((job / "keys" / "api.key").read_bytes().strip()).digest(),
+        engine_key=engine_key.encode(),
+        look_for_kv=_looker(prover, apart_s=min(1.0, (limits.handoff_s or 1.0) / 3)),
+        id_prefix=f"hpc-{pid}-",
+    )
+    sessions: set[Session] = set()
+    watch = Watch(job)
+    watcher = Watcher(desk, look=watch.poll, prover=prover, sessions=sessions, state_path=job / _STATE)
+    watcher.see(watch.poll())
+    with contextlib.suppress(UnreadableRecordError):  # an older router's: without it everything is proved anew
+        earlier = read_dir_record(job, _STATE, RouterState)
+        if earlier is not None:
+            desk.roster.take_over(earlier.proofs)
+    server = await loop.create_server(lambda: Session(desk, sessions), sock=_listen(host, port))
+    write_record(job / _ADDRESS, RouterAddress(url=f"http://{_in_url(host)}:{port}", node=node, pid=pid))
+    desk.log.event(f"listening on {host} port {port}, pid {pid}")
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    watching = asyncio.create_task(watcher.run())
+    stopped = asyncio.create_task(stopping.wait())
+    await asyncio.wait((watching, stopped), return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if watching.done():
+            await watching  # raises what ended it
+        await _drain(desk, sessions, server, grace_s=grace_s)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, stopped, return_exceptions=True)
+        pools.close()
+        desk.log.event("ended")
+        desk.log.flush()
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket, though connections of an earlier router linger there and the agent holds the port bound."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise ServiceError(f"cannot listen on {host} port {port}: {error.strerror}") from None
+    return listener
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _looker(prover: Prover, *, apart_s: float) -> Callable[[Endpoint, Callable[[bool], None]], Callable[[], None]]:
+    """How an exchange has a decode worker's counters looked at, without being a coroutine itself."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    def look(worker: Endpoint, tell: Callable[[bool], None]) -> Callable[[], None]:
+        async def run() -> None:
+            tell(await prover.nobody_waits(worker, apart_s=apart_s))
+
+        task = asyncio.get_running_loop().create_task(run())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+        def give_up() -> None:
+            task.cancel()
+
+        return give_up
+
+    return look
+
+
+async def _drain(desk: Desk, sessions: set[Session], server: asyncio.Server, *, grace_s: float) -> None:
+    """Take no more requests, and let those under way end."""
+    desk.draining = True
+    server.close()
+    until_s = desk.now_s() + grace_s
+    while desk.now_s() < until_s and any(session.busy for session in sessions):  # noqa: ASYNC110 - once, at the end
+        await asyncio.sleep(0.05)
+    for session in tuple(sessions):
+        session.close()
+    await asyncio.sleep(0)

@@ -1,0 +1,111 @@
+"""What a proof asks, and whether two answers to it are the same answer."""
+
+import random
+from dataclasses import dataclass
+
+import msgspec
+
+__all__ = ["PROOF_TOKENS", "Completion", "difference", "proof_body", "proof_prompt", "read_completion"]
+
+PROOF_TOKENS = 8
+_TIE_ALTERNATIVES = 5
+"""The most that OpenAI's completions API takes."""
+_MARGIN = 0.05
+"""Nats within which two tokens count as tied where the two engines split the model differently, so that sums are taken in
+another order: one rounding of bf16 (8 bits) at a logit of 13. Stated, not measured."""
+_CONSONANTS = "bdfgklmnprstvz"
+_VOWELS = "aeiou"
+_SYLLABLES = 3
+
+
+def proof_prompt(nonce: int, *, block_size: int, max_tokens: int | None) -> str:
+    """Words that nobody has, said once and begun a second time: how they go on stands in the KV alone.
+
+    Longer than one block, as such a word is two tokens or more, and at most `max_tokens` characters: no tokenizer makes
+    more tokens of them.
+    """
+    shuffled = random.Random(nonce)  # noqa: S311 - an order, not a secret
+    count = block_size
+    if max_tokens is not None:
+        characters = (2 * _SYLLABLES + 1) * 3 // 2
+        count = min(count, max(2, (max_tokens - PROOF_TOKENS) // (characters + 1)))
+    words = [
+        "".join(shuffled.choice(_CONSONANTS) + shuffled.choice(_VOWELS) for _ in range(_SYLLABLES))
+        for _ in range(count)
+    ]
+    return " ".join((*words, *words[: count // 2]))
+
+
+def proof_body(*, model: str, prompt: str, salt: str) -> bytes:
+    """Greedy, with logprobs; the salt keeps any prefix cache from standing in for the transfer."""
+    return msgspec.json.encode(
+        {
+            "model": model,
+            "prompt": prompt,
+            "max_tokens": PROOF_TOKENS,
+            "temperature": 0,
+            "logprobs": _TIE_ALTERNATIVES,
+            "cache_salt": salt,
+            "stream": False,
+        }
+    )
+
+
+class _Logprobs(msgspec.Struct):
+    tokens: list[str]
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class _Choice(msgspec.Struct):
+    text: str
+    logprobs: _Logprobs | None = None
+
+
+class _Answer(msgspec.Struct):
+    choices: list[_Choice]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """A completion's text, its tokens, and to each token the logprobs of those that could have stood there."""
+
+    text: str
+    tokens: tuple[str, ...]
+    alternatives: tuple[dict[str, float], ...]
+
+
+_DECODER = msgspec.json.Decoder(_Answer)
+
+
+def read_completion(text: bytes) -> Completion:
+    """The first choice of a completion; raises ValueError where there is none, or none with a token."""
+    answer = _DECODER.decode(text)
+    choice = answer.choices[0] if answer.choices else None
+    logprobs = None if choice is None else choice.logprobs
+    if choice is None or logprobs is None or not logprobs.tokens:
+        raise ValueError("a completion without tokens")
+    return Completion(
+        text=choice.text,
+        tokens=tuple(logprobs.tokens),
+        alternatives=tuple(each or {} for each in logprobs.top_logprobs or ()),
+    )
+
+
+def difference(handed: Completion, local: Completion, *, same_split: bool) -> str:
+    """How an answer from handed-over KV differs from a local one; empty where they are the same.
+
+    They may part where the local run itself had a tie: the two tokens' logprobs are equal, or within a margin where the
+    engines split the model differently (`same_split` False). Behind a parting nothing can be compared.
+    """
+    for place, (theirs, ours) in enumerate(zip(handed.tokens, local.tokens, strict=False)):
+        if theirs == ours:
+            continue
+        scores = local.alternatives[place] if place < len(local.alternatives) else {}
+        if theirs in scores and ours in scores:
+            gap = abs(scores[theirs] - scores[ours])
+            if gap == 0 or (not same_split and gap <= _MARGIN):
+                return ""
+        return f"token {place + 1} is {theirs!r} with the KV that was handed over and {ours!r} without"
+    if len(handed.tokens) != len(local.tokens) or handed.text != local.text:
+        return f"the answer is {handed.text!r} with the KV that was handed over and {local.text!r} without"
+    return ""

@@ -1,0 +1,273 @@
+"""Who is there, who answers, what is proved, and from it the immutable table that requests are routed by."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hpcserve.nouns import Endpoint, PairProof, Plan, Role, RouterState
+from hpcserve.routing import Load, Pair, Table, Typical, pair_of, table_of
+
+__all__ = ["Candidate", "Roster"]
+
+_MOST_BAD_ANSWERS = 3
+"""Answers of 5xx in a row after which a worker is left out until it says that it is well."""
+_MOST_BAD_HANDOFFS = 3
+"""Failed handoffs in a row after which a pair must be proved again."""
+_FIRST_RETRY_S = 10.0
+_LONGEST_RETRY_S = 300.0
+_UNKNOWN_PREFILL_MS = 100.0
+"""A first guess where the plan has none; the mean of what is seen takes its place within some 20 requests."""
+_UNKNOWN_STEP_MS = 20.0
+"""The same for one decode step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What is to be proved next: a pair, or a worker that serves alone (`prefill` is None)."""
+
+    prefill: Endpoint | None
+    decode: Endpoint
+
+    @property
+    def pair(self) -> Pair:
+        """Its name among the proofs."""
+        if self.prefill is None:
+            return ("", "", self.decode.id, self.decode.generation)
+        return pair_of(self.prefill, self.decode)
+
+    @property
+    def title(self) -> str:
+        """`prefill-0>decode-1`, or `aggregated-0`."""
+        return self.decode.id if self.prefill is None else f"{self.prefill.id}>{self.decode.id}"
+
+
+class Roster:
+    """Everything that is known of the workers of one plan. Changes seldom; `table` is what requests see."""
+
+    def __init__(self, plan: Plan, *, model: str) -> None:
+        """`model`: the served name, known while no worker is there yet."""
+        self.plan = plan
+        self.endpoints: tuple[Endpoint, ...] = ()
+        self.loads: dict[str, Load] = {worker.id: Load() for worker in plan.workers}
+        self.typical = Typical(
+            prefill_ms=plan.verdict.prefill_ms or _UNKNOWN_PREFILL_MS, decode_step_ms=_UNKNOWN_STEP_MS
+        )
+        self._model = model
+        self._transfer_ms = {(path.prefill, path.decode): path.transfer_ms for path in plan.paths}
+        self._proofs: dict[Pair, PairProof] = {}
+        self._proved: set[Pair] = set()
+        self._retry_at_s: dict[Pair, tuple[float, float]] = {}
+        """Failed pairs: when they may be tried again, and the wait that led to it."""
+        self._skipped: set[str] = set()
+        self._bad_answers: Counter[str] = Counter()
+        self._bad_handoffs: Counter[Pair] = Counter()
+        self._ever_proved: set[str] = set()
+        self.table: Table = self._make_table()
+
+    def take(self, endpoints: tuple[Endpoint, ...]) -> bool:
+        """Swap in what discovery sees now; whether anything changed. A new generation is a new worker."""
+        if endpoints == self.endpoints:
+            return False
+        before = {endpoint.id: endpoint.generation for endpoint in self.endpoints}
+        for endpoint in endpoints:
+            if before.get(endpoint.id) != endpoint.generation:
+                self.loads[endpoint.id] = Load()  # legs to the old one still count down their own
+                self._skipped.discard(endpoint.id)
+                del self._bad_answers[endpoint.id]
+        self.endpoints = endpoints
+        alive = {(endpoint.id, endpoint.generation) for endpoint in endpoints}
+        for pair in [*self._proofs]:
+            if pair[2:] not in alive or (pair[0] and pair[:2] not in alive):
+                self._forget(pair)
+        self._renew()
+        return True
+
+    def _forget(self, pair: Pair) -> None:
+        self._proofs.pop(pair, None)
+        self._proved.discard(pair)
+        self._retry_at_s.pop(pair, None)
+        del self._bad_handoffs[pair]
+
+    # Health, from what requests and probes saw.
+
+    def unreachable(self, endpoint: Endpoint) -> None:
+        """No connection, or it broke: left out until a probe succeeds."""
+        self._skip(endpoint)
+
+    def answered_badly(self, endpoint: Endpoint) -> None:
+        """An answer of 5xx that nothing but this worker can be blamed for."""
+        self._bad_answers[endpoint.id] += 1
+        if self._bad_answers[endpoint.id] >= _MOST_BAD_ANSWERS:
+            self._skip(endpoint)
+
+    def answered_well(self, endpoint: Endpoint) -> None:
+        """A good answer."""
+        if self._bad_answers[endpoint.id]:
+            self._bad_answers[endpoint.id] = 0
+
+    def probed(self, endpoint: Endpoint, *, well: bool) -> bool:
+        """What a look at its `/health` said; whether that changed anything."""
+        if not well:
+            return self._skip(endpoint)
+        if endpoint.id not in self._skipped or not self._is_current(endpoint):
+            return False
+        self._skipped.discard(endpoint.id)
+        self._bad_answers[endpoint.id] = 0
+        self._renew()
+        return True
+
+    def _skip(self, endpoint: Endpoint) -> bool:
+        if not self._is_current(endpoint) or endpoint.id in self._skipped:
+            return False
+        self._skipped.add(endpoint.id)
+        self._renew()
+        return True
+
+    def _is_current(self, endpoint: Endpoint) -> bool:
+        return any(each.id == endpoint.id and each.generation == endpoint.generation for each in self.endpoints)
+
+    def handoff_failed(self, prefill: Endpoint, decode: Endpoint) -> None:
+        """A handoff between these two failed or hung; after some in a row the pair must be proved again."""
+        pair = pair_of(prefill, decode)
+        self._bad_handoffs[pair] += 1
+        if self._bad_handoffs[pair] >= _MOST_BAD_HANDOFFS and pair in self._proved:
+            self._forget(pair)
+            self._renew()
+
+    def handoff_succeeded(self, prefill: Endpoint, decode: Endpoint) -> None:
+        """A handoff between these two brought a first token in time."""
+        pair = pair_of(prefill, decode)
+        if self._bad_handoffs[pair]:
+            self._bad_handoffs[pair] = 0
+
+    # Proofs.
+
+    def candidates(self, now_s: float) -> Iterator[Candidate]:
+        """What is to be proved, most urgent first: what brings in a worker that no proof covers, then the rest."""
+        covered = {worker for pair in self._proved for worker in (pair[0], pair[2])}
+        usable = {endpoint.id for endpoint in self.table.whole}
+        alone = [endpoint for endpoint in self.endpoints if endpoint.role == Role.AGGREGATED and endpoint.id in usable]
+        pairs = [Candidate(prefill=prefill, decode=decode) for prefill, decode in self.table.untried]
+        pairs += [
+            Candidate(prefill=None, decode=endpoint)
+            for endpoint in alone
+            if ("", "", endpoint.id, endpoint.generation) not in self._proofs
+        ]
+        pairs += [
+            candidate
+            for candidate in self._failed_candidates()
+            if self._retry_at_s[candidate.pair][0] <= now_s and candidate.decode.id in usable
+        ]
+        urgent = [each for each in pairs if self._uncovered(each, covered)]
+        yield from urgent
+        yield from (each for each in pairs if each not in urgent)
+
+    @staticmethod
+    def _uncovered(candidate: Candidate, covered: set[str]) -> bool:
+        return candidate.decode.id not in covered or (
+            candidate.prefill is not None and candidate.prefill.id not in covered
+        )
+
+    def _failed_candidates(self) -> Iterator[Candidate]:
+        by_id = {endpoint.id: endpoint for endpoint in self.endpoints}
+        for pair in self._retry_at_s:
+            decode = by_id.get(pair[2])
+            prefill = by_id.get(pair[0])
+            if decode is not None and (prefill is not None or not pair[0]):
+                yield Candidate(prefill=prefill, decode=decode)
+
+    def record(self, candidate: Candidate, *, proved: bool, reason: str, now_s: float) -> None:
+        """Take in the end of a proof. A pair that failed is tried again later, at growing intervals."""
+        self._set_proof(
+            PairProof(
+                prefill=None if candidate.prefill is None else candidate.prefill.id,
+                prefill_generation=None if candidate.prefill is None else candidate.prefill.generation,
+                decode=candidate.decode.id,
+                decode_generation=candidate.decode.generation,
+                proved=proved,
+                reason=reason,
+            )
+        )
+        pair = candidate.pair
+        if proved:
+            self._retry_at_s.pop(pair, None)
+        else:
+            wait_s = min(self._retry_at_s.get(pair, (0.0, _FIRST_RETRY_S / 2))[1] * 2, _LONGEST_RETRY_S)
+            self._retry_at_s[pair] = (now_s + wait_s, wait_s)
+        self._renew()
+
+    def take_over(self, proofs: tuple[PairProof, ...]) -> None:
+        """What an earlier router of this job proved of workers that still run; to be called after `take`."""
+        alive = {endpoint.id: endpoint.generation for endpoint in self.endpoints}
+        for proof in proofs:
+            same_prefill = proof.prefill is None or alive.get(proof.prefill) == proof.prefill_generation
+            if proof.proved and same_prefill and alive.get(proof.decode) == proof.decode_generation:
+                self._set_proof(proof)
+        self._renew()
+
+    def _set_proof(self, proof: PairProof) -> None:
+        pair = (proof.prefill or "", proof.prefill_generation or "", proof.decode, proof.decode_generation)
+        self._proofs[pair] = proof
+        self._bad_handoffs[pair] = 0
+        if proof.proved:
+            self._proved.add(pair)
+            self._ever_proved |= {proof.decode, proof.prefill or proof.decode}
+        else:
+            self._proved.discard(pair)
+
+    # What others see.
+
+    @property
+    def ready(self) -> bool:
+        """Whether every planned worker was proved once, and a proved route is alive now."""
+        if any(worker.id not in self._ever_proved for worker in self.plan.workers):
+            return False
+        if self.plan.mode == "aggregated":
+            usable = {endpoint.id for endpoint in self.table.whole}
+            return any(pair[2] in usable for pair in self._proved)
+        return bool(self.table.rows)
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """What is missing now, one sentence for each worker: not announced, not answering, or not proved."""
+        covered = {worker for pair in self._proved for worker in (pair[0], pair[2])}
+        known = {endpoint.id: endpoint for endpoint in self.endpoints}
+        missing = []
+        for worker in self.plan.workers:
+            endpoint = known.get(worker.id)
+            if endpoint is None:
+                missing.append(f"{worker.id}: not announced")
+            elif worker.id in self._skipped:
+                missing.append(f"{worker.id}: does not answer")
+            elif endpoint.draining:
+                missing.append(f"{worker.id}: draining")
+            elif worker.id not in covered:
+                failed = [p for p in self._proofs.values() if worker.id in {p.prefill, p.decode} and not p.proved]
+                missing.append(f"{worker.id}: {failed[-1].reason if failed else 'not proved yet'}")
+        return tuple(missing)
+
+    def proofs(self) -> tuple[PairProof, ...]:
+        """All proofs of workers that are alive."""
+        return tuple(self._proofs.values())
+
+    def state(self, *, ready_since_utc: str | None) -> RouterState:
+        """The record for `router.state.json`."""
+        return RouterState(
+            ready=ready_since_utc is not None,
+            ready_since_utc=ready_since_utc,
+            waiting_for=self.waiting_for(),
+            proofs=self.proofs(),
+            mismatches=self.table.mismatches,
+        )
+
+    def _renew(self) -> None:
+        self.table = self._make_table()
+
+    def _make_table(self) -> Table:
+        return table_of(
+            self.endpoints,
+            transfer_ms=self._transfer_ms,
+            proved=self._proved,
+            failed=self._retry_at_s.keys(),
+            skipped=self._skipped,
+            models=(self._model,),
+        )

@@ -1,0 +1,165 @@
+"""What goes on beside the requests: discovery, health, proofs, time limits, the record of what was proved."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from hpcserve.discovery import write_record
+from hpcserve.nouns import Endpoint, RouterState
+from hpcserve.router.ask import AskError, ask
+from hpcserve.router.desk import Desk
+from hpcserve.router.prove import Prover
+from hpcserve.router.session import Session
+
+__all__ = ["Sight", "Watcher"]
+
+_DISCOVERY_S = 1.0
+_SWEEP_S = 0.25
+_HEALTH_S = 2.0
+_HEALTH_TIMEOUT_S = 10.0
+_UNRESPONSIVE_S = 30.0
+"""A worker that has not answered `/health` for this long is given up, with everything that it has: its engine may block
+its HTTP for some seconds (a long prompt, a garbage collection), not for half a minute."""
+_OK = 200
+
+
+class Sight(Protocol):
+    """What discovery sees at one look."""
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Workers that are alive."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for the log."""
+
+
+class Watcher:
+    """The background tasks of one router."""
+
+    def __init__(
+        self, desk: Desk, *, look: Callable[[], Sight], prover: Prover, sessions: set[Session], state_path: Path
+    ) -> None:
+        self._desk = desk
+        self._look = look
+        self._prover = prover
+        self._sessions = sessions
+        self._state_path = state_path
+        self._written: RouterState | None = None
+        self._ready_since_utc: str | None = None
+        self._answered_s: dict[tuple[str, str], float] = {}
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._discover())
+            group.create_task(self._sweep())
+            group.create_task(self._prove())
+            group.create_task(self._probe())
+
+    def see(self, sight: Sight) -> None:
+        """Take in one look of discovery."""
+        desk = self._desk
+        for warning in sight.warnings:
+            desk.log.event(f"discovery: {warning}")
+        before = desk.roster.endpoints
+        if desk.roster.take(sight.endpoints):
+            for endpoint in before:
+                if endpoint not in sight.endpoints:
+                    desk.log.event(f"worker {endpoint.id} generation {endpoint.generation}: gone or changed")
+            for endpoint in sight.endpoints:
+                if endpoint not in before:
+                    desk.log.event(f"worker {endpoint.id} generation {endpoint.generation}: {endpoint.url}")
+            desk.pools.keep_only(sight.endpoints)
+            self._changed.set()
+
+    async def _discover(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self.see(await loop.run_in_executor(None, self._look))
+            await self._write_state()
+            await asyncio.sleep(_DISCOVERY_S)
+
+    async def _write_state(self) -> None:
+        """Write `router.state.json` if what it says has changed."""
+        roster = self._desk.roster
+        if not roster.ready:
+            self._ready_since_utc = None
+        elif self._ready_since_utc is None:
+            self._ready_since_utc = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._desk.log.event("ready: every planned worker was proved")
+        state = roster.state(ready_since_utc=self._ready_since_utc)
+        if state == self._written:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, lambda: write_record(self._state_path, state))
+        except OSError as error:
+            self._desk.log.event(f"{self._state_path.name} cannot be written: {error}; it is tried again")
+        else:
+            self._written = state
+
+    async def _sweep(self) -> None:
+        desk = self._desk
+        turn = 0
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now_s = desk.now_s()
+            for timed in tuple(desk.timed):
+                timed.check_time(now_s)
+            turn += 1
+            if turn % 4 == 0:
+                for session in tuple(self._sessions):
+                    session.check_time(now_s)
+                desk.pools.tidy()
+                desk.log.flush()
+
+    async def _prove(self) -> None:
+        desk = self._desk
+        while True:
+            candidate = next(desk.roster.candidates(desk.now_s()), None)
+            if candidate is None:
+                self._changed.clear()
+                try:
+                    async with asyncio.timeout(_DISCOVERY_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass  # a pair that failed may be due again
+                continue
+            proved, reason = await self._prover.prove(candidate)
+            desk.log.event(f"proof {candidate.title}: {'proved' if proved else 'FAILED'}: {reason}")
+            desk.roster.record(candidate, proved=proved, reason=reason, now_s=desk.now_s())
+            await self._write_state()
+
+    async def _probe(self) -> None:
+        while True:
+            endpoints = self._desk.roster.endpoints
+            if endpoints:
+                await asyncio.gather(*(self._probe_one(endpoint) for endpoint in endpoints))
+            alive = {(endpoint.id, endpoint.generation) for endpoint in endpoints}
+            for gone in self._answered_s.keys() - alive:
+                del self._answered_s[gone]
+            await asyncio.sleep(_HEALTH_S)
+
+    async def _probe_one(self, endpoint: Endpoint) -> None:
+        desk = self._desk
+        key = (endpoint.id, endpoint.generation)
+        last_s = self._answered_s.setdefault(key, desk.now_s())
+        try:
+            status, _ = await ask(desk.pools, endpoint, "/health", timeout_s=_HEALTH_TIMEOUT_S)
+        except AskError as error:
+            now_s = desk.now_s()
+            slow = "no answer within" in str(error)
+            if slow and now_s - last_s < _UNRESPONSIVE_S:
+                return
+            if desk.roster.probed(endpoint, well=False):
+                desk.log.event(f"worker {endpoint.id}: left out: {error}")
+            desk.pools.break_off(endpoint, f"{endpoint.id} does not answer")
+            return
+        self._answered_s[key] = desk.now_s()
+        if desk.roster.probed(endpoint, well=status == _OK):
+            desk.log.event(f"worker {endpoint.id}: /health says {status}")
+            self._changed.set()
