@@ -123,12 +123,18 @@ def adopt(record_path: Path, *, node: str) -> Program | None:
 
 async def end_leftovers(folder: Path, *, node: str, terminate_s: float) -> tuple[str, ...]:
     """End every program of this node that has a record in `folder`; returns their names. For when no agent is left."""
-    if not folder.is_dir():
-        return ()
-    programs = {name: adopt(folder / name, node=node) for name in sorted(os.listdir(folder)) if name.endswith(".pid")}  # noqa: PTH208 - names only
-    running = {name: program for name, program in programs.items() if program is not None}
+    running = _running(folder, node)
     await asyncio.gather(*(program.end(terminate_s=terminate_s) for program in running.values()))
-    return tuple(name.removesuffix(".pid") for name in running)
+    return tuple(running)
+
+
+def _running(folder: Path, node: str) -> dict[str, Program]:
+    found = {}
+    for path in sorted(folder.glob("*.pid")):
+        program = adopt(path, node=node)
+        if program is not None:
+            found[path.stem] = program
+    return found
 
 
 def session_members(session: int) -> tuple[int, ...]:
