@@ -73,8 +73,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort of the program: a bug is told, not shown as a traceback
         _debug()
         click.echo(
-            f"error: a bug in hpcserve: {type(error).__name__}: {error}; HPCSERVE_DEBUG=1 shows where; please report it",
-            err=True,
+            f"error: hpcserve has a bug: {type(error).__name__}: {error}; HPCSERVE_DEBUG=1 shows where", err=True
         )
         return _BUG
     return code if isinstance(code, int) else 0

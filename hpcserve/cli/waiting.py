@@ -78,7 +78,8 @@ def failure_of(state: JobState) -> ServiceError:
             if tail:
                 parts.append(f"end of logs/{name}:")
                 parts += [f"  {line}" for line in tail.splitlines()]
-    return ServiceError("\n".join(parts), remedy=f"see all of it with `hpcserve logs {state.handle.name}`")
+    parts.append(f"see all of it with `hpcserve logs {state.handle.name}`")
+    return ServiceError("\n".join(parts))
 
 
 @contextmanager

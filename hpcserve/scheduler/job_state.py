@@ -61,6 +61,8 @@ def job_state(
         answers=address is not None and scheduler.phase in {"running", "unknown"} and answers(address.url),
         stuck=stuck_step(log_tail(directory / "logs" / "slurm.out")),
     )
+    if scheduler.phase in {"ended", "failed"}:
+        workers = tuple(_ended(worker) for worker in workers)
     serving = phase in {JobPhase.READY, JobPhase.DEGRADED, JobPhase.STARTING}
     return JobState(
         handle=handle,
@@ -155,6 +157,13 @@ def _with_tail(state: WorkerState, directory: Path) -> WorkerState:
         return state
     tail = log_tail(directory / "logs" / f"{state.id}.log")
     return state.model_copy(update={"log_tail": tuple(tail.splitlines())})
+
+
+def _ended(state: WorkerState) -> WorkerState:
+    """A worker of a job that has ended does not run, whatever its last record says: its agent may have been killed."""
+    if state.phase in {"failed", "stopped"}:
+        return state
+    return state.model_copy(update={"phase": "stopped", "detail": "the job has ended"})
 
 
 def _first_detail(workers: tuple[WorkerState, ...]) -> str:

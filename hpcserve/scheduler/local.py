@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +26,7 @@ _START = 'setsid bash "$1" </dev/null >>"$2" 2>&1 & echo $!'
 _ID = re.compile(r"^local-(\d+)-(\d+)@(.+)$")
 _GRACE_S = 45.0
 """From TERM to KILL: longer than the agents take to drain their workers."""
+_LEFTOVERS_S = 5.0
 _POLL_S = 0.1
 _ENDED = 0
 """Stands for the start time of a leader that had ended, in order, before it could be looked at."""
@@ -74,20 +76,24 @@ class LocalLauncher:
         if host != socket.gethostname():
             raise SchedulerError(f"{handle.name} was started on {host}", remedy="cancel it there")
         members = _members(leader, handle)
-        # A leader that is gone cannot pass anything on.
-        send({leader} if alive({leader}) else members, signal.SIGTERM)
-        end_s = time.monotonic() + _GRACE_S
-        while alive(members) and time.monotonic() < end_s:
-            time.sleep(_POLL_S)
+        send({leader}, signal.SIGTERM)
+        _await_end({leader}, _GRACE_S)
+        # The leader has seen its agents end. Whoever is left was not theirs any more, or the leader was killed before.
         members |= _members(leader, handle)
-        send(members, signal.SIGKILL)
-        while alive(members) and time.monotonic() < end_s + _GRACE_S:
-            time.sleep(_POLL_S)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            send(members, number)
+            _await_end(members, _LEFTOVERS_S)
         left = alive(members)
         if left:
             raise SchedulerError(
                 f"{handle.name}: {len(left)} processes survive SIGKILL: {sorted(process.pid for process in left)}"
             )
+
+
+def _await_end(processes: Iterable[Process], longest_s: float) -> None:
+    end_s = time.monotonic() + longest_s
+    while alive(processes) and time.monotonic() < end_s:
+        time.sleep(_POLL_S)
 
 
 def _leader(handle: JobHandle) -> tuple[Process, str]:
