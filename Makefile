@@ -7,7 +7,7 @@ PYTHON ?= python3.11
 BIN := $(VENV)/bin
 TEST_CLUSTER := test
 
-.PHONY: help demo test check verify setup packages engine clean
+.PHONY: help demo test check verify setup packages packages-with-accounting engine clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -15,11 +15,12 @@ help:  ## list the targets
 demo: setup packages engine  ## set everything up, serve a model on a one-machine Slurm cluster, measure two placements
 	@slurm/demo
 
-test: setup packages engine check  ## everything: the fast tests, then real Slurm, vLLM and NIXL
+test: setup packages-with-accounting engine check  ## everything: the fast tests, then real Slurm, vLLM and NIXL
 	$(BIN)/pytest -m real tests/slurm
 	@trap 'slurm/cluster --name $(TEST_CLUSTER) down' EXIT; \
 	slurm/cluster --name $(TEST_CLUSTER) up; \
-	slurm/cluster --name $(TEST_CLUSTER) exec $(CURDIR)/$(BIN)/pytest -m real --ignore tests/slurm
+	slurm/cluster --name $(TEST_CLUSTER) exec env HPCSERVE_TEST_CLUSTER=$(TEST_CLUSTER) \
+	  $(CURDIR)/$(BIN)/pytest -m real --ignore tests/slurm
 
 check: setup  ## format, lint, types, import contract and the fast tests (no root, no Slurm, no vLLM)
 	$(BIN)/ruff format --check .
@@ -43,6 +44,9 @@ $(VENV)/.installed: pyproject.toml
 
 packages:  ## Debian packages of the one-machine cluster (Slurm, munge, iproute2), where they are missing
 	@slurm/packages
+
+packages-with-accounting:
+	@slurm/packages --accounting slurmdbd
 
 engine: setup  ## vLLM for CPU in an environment of its own, and the SmolLM2-135M model
 	@$(BIN)/hpcserve engine install

@@ -116,7 +116,7 @@ def test_a_machine_without_the_right_to_make_namespaces_is_told_so(clusters: Clu
 
 def test_accounting_in_a_database_of_its_own(clusters: Clusters) -> None:
     if shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin") is None:
-        pytest.skip("needs the packages of `slurm/cluster packages --accounting slurmdbd`")
+        pytest.fail("needs the packages of `slurm/cluster packages --accounting slurmdbd`")
     clusters.run(*TWO_NODES, "--accounting", "slurmdbd")
     job = clusters.run("exec", "sbatch", "-W", "--parsable", "-o/dev/null", "--wrap", "true").stdout.strip()
     deadline = time.monotonic() + 20
