@@ -74,8 +74,8 @@ def no_seating(
             remedy = "use fewer workers, or distance best"
         case _:
             reason = (
-                f"the nodes of {where} cannot hold {len(workers)} workers whose ranks stay in one node, with a path from "
-                "every prefill to every decode worker"
+                f"the nodes of {where} cannot hold {len(workers)} workers whose ranks stay in one node, with a path "
+                "from every prefill to every decode worker"
             )
             remedy = "use fewer workers or another tensor_parallel"
     return PlacementError(f"distance {distance}: {reason}", remedy=remedy)
