@@ -50,4 +50,11 @@ def render_worker(
 
 
 def _numbers(values: tuple[int, ...]) -> str:
-    return ",".join(str(value) for value in values) or "none"
+    """Numbers as `taskset --cpu-list` takes them: `0-3,8`."""
+    parts: list[list[int]] = []
+    for value in sorted(values):
+        if parts and value == parts[-1][-1] + 1:
+            parts[-1][1:] = [value]
+        else:
+            parts.append([value])
+    return ",".join("-".join(map(str, part)) for part in parts) or "none"

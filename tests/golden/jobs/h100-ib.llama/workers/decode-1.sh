@@ -1,0 +1,35 @@
+#!/bin/bash
+# decode-1: decode worker on h02 of h100-ib, GPU 4-7, NIC mlx5_4:1, mlx5_5:1, mlx5_6:1, mlx5_7:1, cores 48-95
+#
+# the KV of 4096 input tokens, 1342.18 MB, takes 8.8 ms from prefill-0 to decode-1, the slowest path (same-leaf, 152 GB/s)
+# computing the prefill of 4096 tokens takes 455.1 ms at 9000 tokens/s; the transfer adds 1.9% to it, under the limit of 10%
+# disaggregation pays on these paths
+#
+# Started by the agent of h02. By hand, on h02:
+#   bash /shared/jobs/llama-1/workers/decode-1.sh
+
+umask 077
+cd -- /shared/jobs/llama-1 || exit 1
+source runtimes/vllm.sh || exit 1
+
+export CUDA_VISIBLE_DEVICES=GPU-h02-4,GPU-h02-5,GPU-h02-6,GPU-h02-7,GPU-h02-0,GPU-h02-1,GPU-h02-2,GPU-h02-3
+export DO_NOT_TRACK=1
+export HF_HUB_OFFLINE=1
+export TRANSFORMERS_OFFLINE=1
+export UCX_NET_DEVICES=mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_7:1
+export UCX_TLS=rc,cuda_copy,cuda_ipc
+export VLLM_HOST_IP=198.18.77.2
+export VLLM_NIXL_SIDE_CHANNEL_HOST=198.19.77.2
+export VLLM_NIXL_SIDE_CHANNEL_PORT=20401
+export VLLM_NO_USAGE_STATS=1
+
+# The engine takes its key from the environment: arguments can be read by everybody on the node.
+VLLM_API_KEY=$(<keys/engine.key)
+export VLLM_API_KEY
+
+exec taskset --cpu-list 48-95 "${within[@]}" vllm serve /models/llama \
+    --served-model-name llama \
+    --host 198.18.77.2 \
+    --port 20400 \
+    --tensor-parallel-size 4 \
+    --kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_consumer","kv_buffer_device":"cuda","kv_load_failure_policy":"fail","kv_connector_extra_config":{"kv_lease_duration":30}}'

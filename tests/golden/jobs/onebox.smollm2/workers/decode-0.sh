@@ -1,0 +1,43 @@
+#!/bin/bash
+# decode-0: decode worker on node03 of onebox, GPU 0, NIC data0, cores 0-7
+#
+# the KV of 512 input tokens, 11.80 MB, takes 493.6 ms from prefill-0 to decode-0, the slowest path (across-leaves, 0.0239 GB/s)
+# unknown whether that pays: it does if the prefill of 32 tokens takes more than 4936 ms; workload.prefill_tokens_per_s (measured) would tell
+# until then aggregated serving is the safe choice
+#
+# Started by the agent of node03. By hand, on node03:
+#   bash /shared/jobs/smollm2-1/workers/decode-0.sh
+
+umask 077
+cd -- /shared/jobs/smollm2-1 || exit 1
+source runtimes/vllm.sh || exit 1
+
+export DO_NOT_TRACK=1
+export GLOO_SOCKET_IFNAME=ctl0
+export HF_HUB_OFFLINE=1
+export OMP_NUM_THREADS=8
+export TRANSFORMERS_OFFLINE=1
+export UCX_NET_DEVICES=data0
+export UCX_RCACHE_MAX_UNRELEASED=1024
+export UCX_TLS=tcp
+export VLLM_CPU_OMP_THREADS_BIND=nobind
+export VLLM_ENABLE_V1_MULTIPROCESSING=0
+export VLLM_HOST_IP=198.18.77.2
+export VLLM_NIXL_SIDE_CHANNEL_HOST=198.19.77.2
+export VLLM_NIXL_SIDE_CHANNEL_PORT=20001
+export VLLM_NO_USAGE_STATS=1
+
+# The engine takes its key from the environment: arguments can be read by everybody on the node.
+VLLM_API_KEY=$(<keys/engine.key)
+export VLLM_API_KEY
+
+exec taskset --cpu-list 0-7 "${within[@]}" vllm serve /models/smollm2 \
+    --served-model-name smollm2 \
+    --host 198.18.77.2 \
+    --port 20000 \
+    --tensor-parallel-size 1 \
+    --enforce-eager \
+    --kv-cache-memory-bytes 536870912 \
+    --block-size 32 \
+    --kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_consumer","kv_buffer_device":"cpu","kv_load_failure_policy":"fail","kv_connector_extra_config":{"kv_lease_duration":30}}' \
+    --max-num-seqs 8

@@ -1,0 +1,296 @@
+"""The scripts, run by a real bash with stand-ins for what they start."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpcserve.engines import EngineCommand
+from hpcserve.errors import InputError
+from hpcserve.nouns import JobFile
+from hpcserve.render import render_job, render_worker
+from tests.golden.cases import TEMPLATES, Case, case
+
+ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+values = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+SHOW = (sys.executable, "-c", "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))")
+
+
+def written(directory: Path, files: tuple[JobFile, ...]) -> None:
+    for folder in ("nodes", "workers", "endpoints", "heartbeats", "logs"):
+        (directory / folder).mkdir(parents=True, exist_ok=True)
+    for file in files:
+        path = directory / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8", newline="")
+
+
+def job_in(directory: Path, name: str, *, python_folder: Path) -> Case:
+    found = case(name)
+    job = render_job(
+        plan=found.plan,
+        site=found.site,
+        service=found.service,
+        texts={},
+        templates=TEMPLATES,
+        directory=str(directory),
+        python_folder=str(python_folder),
+        launcher="local" if found.site.slurm is None else "slurm",
+        keys={"api.key": "client secret", "engine.key": "engine secret"},
+    )
+    written(directory, job.files)
+    return found
+
+
+def agent_stand_in(folder: Path, body: str) -> Path:
+    """A `python` that stands in for the agent: `body` is bash, its arguments are the agent's."""
+    folder.mkdir()
+    (folder / "python").write_text(f"#!/bin/bash\n{body}\n")
+    (folder / "python").chmod(0o755)
+    return folder
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    argv=st.lists(values, max_size=6), env=st.dictionaries(st.sampled_from(["A", "B_C", "_x"]), values), where=values
+)
+def test_every_word_and_variable_reaches_the_engine(
+    tmp_path: Path, argv: list[str], env: dict[str, str], where: str
+) -> None:
+    folder = "".join("_" if mark == "/" or not mark.isprintable() else mark for mark in where)[:20]
+    directory = tmp_path / f"job {folder}'\"$x"
+    found = job_in(directory, "local.sim", python_folder=Path(sys.executable).parent)
+    command = EngineCommand(argv=(*SHOW, *argv), env=env)
+    worker = found.granted.workers[0]
+    rank = worker.ranks[0].model_copy(update={"cores": ()})
+    file = render_worker(
+        worker=worker.model_copy(update={"ranks": (rank,)}),
+        command=command,
+        engine="sim",
+        site=found.site,
+        templates=TEMPLATES,
+        directory=str(directory),
+        why=where,
+    )
+    written(directory, (file,))
+    done = subprocess.run(
+        ["bash", str(directory / file.path)], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    seen_argv, seen_env = json.loads(done.stdout)
+    assert seen_argv == argv
+    assert {name: seen_env[name] for name in env} == env
+    assert seen_env["VLLM_API_KEY"] == "engine secret"
+
+
+def test_values_with_commas_arrive_whole(tmp_path: Path) -> None:
+    found = job_in(tmp_path, "local.sim", python_folder=Path(sys.executable).parent)
+    wanted = {"CUDA_VISIBLE_DEVICES": "0,1", "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1", "NOTE": 'it\'s "quoted" $HOME %j'}
+    worker = found.granted.workers[0]
+    rank = worker.ranks[0].model_copy(update={"cores": (0,)})
+    file = render_worker(
+        worker=worker.model_copy(update={"ranks": (rank,)}),
+        command=EngineCommand(argv=SHOW, env=wanted),
+        engine="sim",
+        site=found.site,
+        templates=TEMPLATES,
+        directory=str(tmp_path),
+        why="",
+    )
+    written(tmp_path, (file,))
+    done = subprocess.run(["bash", str(tmp_path / file.path)], env=ENVIRONMENT, capture_output=True, check=True)
+    seen = json.loads(done.stdout)[1]
+    assert {name: seen[name] for name in wanted} == wanted
+    assert "--export" not in case("onebox.smollm2").scripts["job.sbatch"]
+
+
+def test_a_value_that_cannot_arrive_is_refused_with_its_place() -> None:
+    found = case("local.sim")
+    with pytest.raises(InputError) as caught:
+        render_worker(
+            worker=found.granted.workers[0],
+            command=EngineCommand(argv=("x",), env={"A": "a\0b"}),
+            engine="sim",
+            site=found.site,
+            templates=TEMPLATES,
+            directory="/j",
+            why="",
+        )
+    (mistake,) = caught.value.mistakes
+    assert mistake.file == "worker.sh.j2"
+    assert mistake.line > 1
+    assert "NUL" in mistake.found
+
+
+def run_local(directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", str(directory / "local.sh")], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_the_local_script_starts_one_agent_a_node_and_one_head(tmp_path: Path) -> None:
+    folder = agent_stand_in(tmp_path / "bin", 'echo "$@" >>"$HPCSERVE_JOB/seen"')
+    job_in(tmp_path / "job", "local.sim", python_folder=folder)
+    assert run_local(tmp_path / "job").returncode == 0
+    seen = sorted((tmp_path / "job" / "seen").read_text().splitlines())
+    job = tmp_path / "job"
+    assert seen == [
+        f"-m hpcserve.agent --job {job} --node local1 --nodes 2 --head",
+        f"-m hpcserve.agent --job {job} --node local2 --nodes 2",
+    ]
+    assert json.loads((job / "exit.json").read_text()) == {"schema": "hpcserve.exit/1", "code": 0}
+
+
+def test_an_agent_that_dies_is_started_again(tmp_path: Path) -> None:
+    body = 'n=$HPCSERVE_JOB/lives.$6; echo x >>"$n"; [[ $(wc -l <"$n") -ge 3 ]] || kill -KILL $$'
+    folder = agent_stand_in(tmp_path / "bin", body)
+    job_in(tmp_path / "job", "local.sim", python_folder=folder)
+    assert run_local(tmp_path / "job").returncode == 0
+    assert (tmp_path / "job" / "lives.local1").read_text() == "x\n" * 3
+    assert "ended with 137; starting it again in 1 s" in (tmp_path / "job" / "logs" / "agent.local1.log").read_text()
+
+
+def test_a_job_whose_service_gave_up_does_not_end_well(tmp_path: Path) -> None:
+    folder = agent_stand_in(tmp_path / "bin", 'echo "{}" >"$HPCSERVE_JOB/failed.json"; exit 0')
+    job_in(tmp_path / "job", "local.sim", python_folder=folder)
+    assert run_local(tmp_path / "job").returncode == 1
+    assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == 1
+
+
+def test_an_agent_that_gives_up_is_not_started_again_and_its_workers_are_ended(tmp_path: Path) -> None:
+    body = 'echo "$@" >>"$HPCSERVE_JOB/seen.$6"; echo "{}" >"$HPCSERVE_JOB/failed.json"; exit 3'
+    folder = agent_stand_in(tmp_path / "bin", body)
+    job_in(tmp_path / "job", "local.sim", python_folder=folder)
+    assert run_local(tmp_path / "job").returncode == 3
+    seen = (tmp_path / "job" / "seen.local1").read_text().splitlines()
+    assert [line.rpartition(" ")[2] for line in seen] == ["--head", "--end-leftovers"]
+
+
+def test_a_second_start_reads_nothing_that_the_first_left(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    folder = agent_stand_in(tmp_path / "bin", 'ls "$HPCSERVE_JOB" "$HPCSERVE_JOB"/*/ >>"$HPCSERVE_JOB/found"')
+    job_in(job, "local.sim", python_folder=folder)
+    stale = ["plan.json", "failed.json", "router.json", "router.state.json", "nodes/local1.json", "endpoints/p.json"]
+    stale += ["heartbeats/local1.json", "workers/p.state.json", "exit.json", "decided.json"]
+    for name in stale:
+        (job / name).write_text("{}")
+    (job / "logs" / "agent.local1.log").write_text("first life\n")
+    assert run_local(job).returncode == 0
+    found = (job / "found").read_text().splitlines()
+    assert not {Path(name).name for name in stale} & set(found)
+    assert "plan.asked.json" in found
+    assert (job / "logs" / "agent.local1.log").read_text().startswith("first life\n")
+
+
+def test_term_reaches_the_agents_and_the_job_ends_well(tmp_path: Path) -> None:
+    body = 'trap \'echo told >>"$HPCSERVE_JOB/told"; exit 0\' TERM; touch "$HPCSERVE_JOB/up.$6"; sleep 20 & wait $!'
+    folder = agent_stand_in(tmp_path / "bin", body + "; kill $!")
+    job = tmp_path / "job"
+    job_in(job, "local.sim", python_folder=folder)
+    with subprocess.Popen(["bash", str(job / "local.sh")], env=ENVIRONMENT, start_new_session=True) as leader:
+        end = time.monotonic() + 20
+        while len(list(job.glob("up.*"))) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        leader.send_signal(signal.SIGTERM)
+        assert leader.wait(timeout=20) == 0
+        os.killpg(leader.pid, signal.SIGKILL)  # the stand-ins' own `sleep`
+    assert (job / "told").read_text() == "told\n" * 2
+    assert json.loads((job / "exit.json").read_text())["code"] == 0
+
+
+SLURM_STAND_INS = {
+    "srun": 'env | grep ^SLURM_ | sort >"$SEEN/env"; printf "%s\\n" "$@" >"$SEEN/srun"; exit "${ENDS:-0}"',
+    "scontrol": "echo node03; echo node04",
+    "scancel": 'echo "$@" >"$SEEN/scancel"',
+}
+
+
+def run_sbatch(tmp_path: Path, **environment: str) -> tuple[int, list[str], list[str]]:
+    """Exit code, SLURM variables that srun would see, its arguments."""
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    for name, body in SLURM_STAND_INS.items():
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    job_in(tmp_path / "job", "onebox.smollm2", python_folder=tmp_path)
+    done = subprocess.run(
+        ["bash", str(tmp_path / "job" / "job.sbatch")],
+        env={
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "SEEN": str(tmp_path),
+            "SLURM_JOB_ID": "4242",
+            "SLURM_JOB_NODELIST": "node[03-04]",
+            "SLURM_JOB_NUM_NODES": "2",
+            "SLURM_CONF": "/etc/slurm.conf",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.stderr == ""
+    return done.returncode, (tmp_path / "env").read_text().splitlines(), (tmp_path / "srun").read_text().splitlines()
+
+
+LEAKS = {
+    "SLURM_MEM_PER_CPU": "4000",
+    "SLURM_MEM_PER_NODE": "64000",
+    "SLURM_CPU_BIND": "quiet,mask_cpu:0x1",
+    "SLURM_CPU_BIND_LIST": "0x1",
+    "SLURM_TRES_PER_TASK": "cpu:4",
+    "SLURM_CPUS_PER_TASK": "4",
+    "SLURM_NTASKS": "1",
+    "SLURM_GPUS": "1",
+    "SLURM_GPUS_PER_TASK": "1",
+    "SLURM_STEP_ID": "0",
+    "SLURM_ARRAY_JOB_ID": "90",
+    "SLURM_ARRAY_TASK_ID": "3",
+    "SLURM_EXPORT_ENV": "NONE",
+    "SLURM_DISTRIBUTION": "cyclic",
+    "SBATCH_EXCLUSIVE": "1",
+    "HPCSERVE_NODE": "elsewhere",
+}
+
+
+def test_nothing_of_an_outer_job_reaches_srun(tmp_path: Path) -> None:
+    code, seen, _ = run_sbatch(tmp_path, **LEAKS)
+    assert code == 0
+    assert seen == [
+        "SLURM_CONF=/etc/slurm.conf",
+        "SLURM_JOB_ID=4242",
+        "SLURM_JOB_NODELIST=node[03-04]",
+        "SLURM_JOB_NUM_NODES=2",
+    ]
+
+
+def test_srun_says_cpus_binding_memory_overlap_and_a_bounded_wait(tmp_path: Path) -> None:
+    _, _, words = run_sbatch(tmp_path)
+    assert words[-2:] == ["bash", "agent.sh"]
+    assert {
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=8",
+        "--gres=gpu:1",
+        "--mem=0",
+        "--cpu-bind=none",
+        "--gpu-bind=none",
+        "--overlap",
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+        "--immediate=60",
+    } <= set(words)
+
+
+def test_the_job_ends_as_srun_ends(tmp_path: Path) -> None:
+    code, _, _ = run_sbatch(tmp_path, ENDS="139")
+    assert code == 139
+    assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == code
