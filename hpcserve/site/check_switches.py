@@ -23,12 +23,14 @@ def check_switches(raw: Mapping[str, Any], hosts: set[str]) -> list[Complaint]:
         if not isinstance(switch, dict):
             continue
         name = text_at(switch, "name") or f"number {index + 1}"
-        if (switch.get("hosts") is None) == (switch.get("switches") is None):
+        bare = switch.get("hosts") is None
+        if bare == (switch.get("switches") is None):
             complaints.append(
                 Complaint(
                     path=("switches", index),
-                    found=f"switch `{name}` has {'neither' if switch.get('hosts') is None else 'both'} `hosts` and "
-                    "`switches`",
+                    found=f"switch `{name}` has "
+                    + ("neither `hosts` nor" if bare else "both `hosts` and")
+                    + " `switches`",
                     wanted="exactly one of them was wanted",
                     remedy="a leaf switch has `hosts`, one above leaves has `switches`",
                 )

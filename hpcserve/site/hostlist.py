@@ -11,6 +11,7 @@ __all__ = ["MOST_HOSTS", "HostListError", "expand_hosts", "fold_hosts"]
 MOST_HOSTS = 65536
 """Names that one expression may stand for: more than any cluster has nodes, little enough to hold in memory."""
 
+_LINE = 80
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NAME = re.compile(r"[^\s,\[\]]+")
@@ -81,8 +82,12 @@ def _written(prefix: str, ranges: list[tuple[str, int, int]]) -> str:
 
 
 def _error(expression: str, reason: str) -> HostListError:
-    shown = expression if len(expression) <= 80 else expression[:77] + "..."  # noqa: PLR2004 - one line of a terminal
-    return HostListError(f"host list `{shown}`: {reason}", remedy="write it as in node[01-04,07],login1")
+    return HostListError(f"host list `{_shown(expression)}`: {reason}", remedy="write it as in node[01-04,07],login1")
+
+
+def _shown(text: str) -> str:
+    """A text kept to about one line of a terminal."""
+    return text if len(text) <= _LINE else text[: _LINE - 3] + "..."
 
 
 def _split(expression: str) -> Iterator[str]:
@@ -131,10 +136,10 @@ def _numbers(bracket: str, expression: str) -> list[str]:
     for item in bracket.split(","):
         match = _RANGE.fullmatch(item)
         if match is None:
-            raise _error(expression, f"`{item}` in its brackets is not a number or a range")
+            raise _error(expression, f"`{_shown(item)}` in its brackets is not a number or a range")
         low, high = match[1], match[2] or match[1]
         if int(high) < int(low):
-            raise _error(expression, f"the range `{item}` runs backwards")
+            raise _error(expression, f"the range `{_shown(item)}` runs backwards")
         if int(high) - int(low) + len(numbers) >= MOST_HOSTS:
             raise _error(expression, f"it stands for more than {MOST_HOSTS} names")
         numbers += [str(number).zfill(len(low)) for number in range(int(low), int(high) + 1)]
