@@ -25,7 +25,8 @@ def granted_names(asked: Plan, environment: Mapping[str, str], *, head: str, cou
 
     Raises ServiceError where that list is not of `count` nodes with the head in it.
     """
-    listed = environment.get("SLURM_JOB_NODELIST")
+    # The step's own nodes: an allocation may be larger than what one service was given of it (srun(1)).
+    listed = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST")
     names = expand_hosts(listed) if listed else asked.nodes
     if len(names) != count or head not in names:
         raise ServiceError(
