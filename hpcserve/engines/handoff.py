@@ -201,7 +201,7 @@ class _Transfer(msgspec.Struct):
 
 
 class _PrefillAnswer(msgspec.Struct):
-    kv_transfer_params: msgspec.Raw | None = None
+    kv_transfer_params: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _ANSWER = msgspec.json.Decoder(_PrefillAnswer)
@@ -223,7 +223,7 @@ def read_answer(text: bytes) -> Answer:
     """
     try:
         raw = _ANSWER.decode(text).kv_transfer_params
-        if raw is None or bytes(raw) == b"null":
+        if bytes(raw) == b"null":
             return Answer(transfer=None, reason="no_handoff")
         params = _TRANSFER_PARAMS.decode(raw)
     except (msgspec.DecodeError, RecursionError):

@@ -19,6 +19,9 @@ class FirstToken(Enum):
     FAILED = "failed"
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _Choice(msgspec.Struct):
     delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
@@ -26,7 +29,7 @@ class _Choice(msgspec.Struct):
 
 class _Event(msgspec.Struct):
     choices: list[_Choice] | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = _NULL
     object: str | None = None
 
 
@@ -70,7 +73,7 @@ class StreamStart:
         if (
             decoded.object == "error"
             or any(choice.finish_reason == "error" for choice in choices)
-            or (decoded.error is not None and bytes(decoded.error) != b"null")
+            or bytes(decoded.error) != b"null"
         ):
             self.message = text.decode(errors="replace")[:300]
             return FirstToken.FAILED

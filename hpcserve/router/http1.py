@@ -68,7 +68,7 @@ class Request:
 class RequestReader:
     """Bytes of one connection -> `Request`s, any number of them a piece.
 
-    After a piece that is no HTTP, `error` says what was wrong with it, and nothing more can be read.
+    After a piece that is no HTTP, `error` says what was wrong with it; then, or when `ended`, nothing more can be read.
     """
 
     def __init__(self, *, header_limit_bytes: int, body_limit_bytes: int) -> None:
@@ -78,6 +78,7 @@ class RequestReader:
         self._header_bytes = 0
         self._in_head = True
         self.error: BadMessageError | None = None
+        self.ended = False
         self._heads: list[Request] = []
         self._parser = httptools.HttpRequestParser(self)
 
@@ -94,7 +95,8 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self.error = BadMessageError("Upgrades are not supported here.")
+            self._request.keep_alive = False  # answered as if it had not asked (RFC 9110, 7.8), and then closed
+            self.ended = True
         except httptools.HttpParserCallbackError:
             if self.error is None:
                 raise

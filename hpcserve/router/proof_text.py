@@ -11,7 +11,7 @@ PROOF_TOKENS = 8
 _TIE_ALTERNATIVES = 5
 """The most that OpenAI's completions API takes."""
 _MARGIN = 0.05
-"""Nats within which two tokens count as tied where the two engines split the model differently, so that sums are taken in
+"""Nats within which two tokens count as tied where the two engines split the model differently, so that sums are in
 another order: one rounding of bf16 (8 bits) at a logit of 13. Stated, not measured."""
 _CONSONANTS = "bdfgklmnprstvz"
 _VOWELS = "aeiou"

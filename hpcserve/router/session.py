@@ -82,8 +82,8 @@ class Session(asyncio.Protocol):
                 self._newest = request
                 self._queue.append(self._look_at_head(request))
         error = self._reader.error
+        self._broken = self._reader.ended or error is not None
         if error is not None:
-            self._broken = True
             if self._queue and not self._queue[-1].request.complete:
                 self._queue.pop()
             refusal = Refusal(status=error.status, code="bad_request", message=error.message)
