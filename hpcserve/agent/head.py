@@ -7,17 +7,30 @@ from pathlib import Path
 
 from hpcserve.agent.life import DECIDED, Decided, is_of
 from hpcserve.agent.pace import Pace
-from hpcserve.discovery import await_records, remove_tree, write_record
+from hpcserve.discovery import await_records, read_records, remove_tree, write_record
 from hpcserve.engines import Adapter, peer_gpus, transfer_rates
 from hpcserve.errors import NotFoundError, ServiceError
 from hpcserve.fabric import fabric_of
 from hpcserve.model import shape_of
-from hpcserve.nouns import Allocation, GrantedNode, JobFile, ModelShape, Plan, PlannedWorker, Service, Site
+from hpcserve.nouns import (
+    Allocation,
+    Endpoint,
+    GrantedNode,
+    Heartbeat,
+    JobFile,
+    ModelShape,
+    Plan,
+    PlannedWorker,
+    Service,
+    Site,
+)
 from hpcserve.placement import place
 from hpcserve.render import render_worker
 from hpcserve.site import expand_hosts
 
-__all__ = ["decide", "granted_names", "model_directory"]
+__all__ = ["decide", "granted_names"]
+
+_OF_THE_ROUTER = ("router.leader", "router.json", "router.state.json")
 
 
 def granted_names(asked: Plan, environment: Mapping[str, str], *, head: str, count: int) -> tuple[str, ...]:
@@ -35,7 +48,7 @@ def granted_names(asked: Plan, environment: Mapping[str, str], *, head: str, cou
     return (head, *(name for name in names if name != head))
 
 
-def model_directory(service: Service, site: Site) -> Path:
+def _model_directory(service: Service, site: Site) -> Path:
     """Where the model lies: as written, below the home, or below the site's models."""
     return Path(site.paths.models).expanduser() / Path(service.model).expanduser()
 
@@ -86,7 +99,7 @@ def _write(
     service: Service,
     adapter: Adapter,
 ) -> None:
-    model = model_directory(service, site)
+    model = _model_directory(service, site)
     plan = place(
         fabric=fabric_of(site),
         site=site,
@@ -118,13 +131,23 @@ def _write(
         )
         for worker in plan.workers
     ]
-    # An earlier life's go-ahead must not stand beside this life's half-written files.
-    for line in remove_tree(job_directory / DECIDED):
-        raise ServiceError(line, remedy="remove that file")
+    _clear_former_life(job_directory, life)
     for script in scripts:
         _write_script(job_directory, script)
     write_record(job_directory / "plan.json", plan)
     write_record(job_directory / DECIDED, Decided(life=life))
+
+
+def _clear_former_life(job_directory: Path, life: str) -> None:
+    """Remove what an earlier life said, its go-ahead first: nothing of this life has been said yet but `nodes/`."""
+    old = [job_directory / name for name in (DECIDED, *_OF_THE_ROUTER)]
+    endpoints = read_records(job_directory, "endpoints", Endpoint).records
+    heartbeats = read_records(job_directory, "heartbeats", Heartbeat).records
+    said = {f"endpoints/{name}.json": record.generation for name, record in endpoints.items()}
+    said |= {f"heartbeats/{name}.json": record.generation for name, record in heartbeats.items()}
+    old += [job_directory / path for path, generation in said.items() if not is_of(life, generation)]
+    for line in [line for path in old for line in remove_tree(path)]:
+        raise ServiceError(line, remedy="remove it by hand")
 
 
 def _write_script(job_directory: Path, script: JobFile) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcserve.agent.head import decide, granted_names
-from hpcserve.agent.life import is_decided
+from hpcserve.agent.life import is_decided, is_of
 from hpcserve.agent.node import examine
 from hpcserve.agent.pace import Pace
+from hpcserve.agent.processes import end_leftovers
 from hpcserve.agent.station import LOG, Station
 from hpcserve.discovery import read_dir_record, write_record
 from hpcserve.engines import adapter_for
@@ -41,6 +42,14 @@ async def prepare(options: Options, *, environment: Mapping[str, str], pace: Pac
     """
     for folder in _FOLDERS:
         (options.job / folder).mkdir(mode=0o700, exist_ok=True)
+    ended = await end_leftovers(
+        options.job / "workers",
+        node=options.node,
+        terminate_s=pace.terminate_s,
+        spare=lambda generation: is_of(options.life, generation),
+    )
+    if ended:
+        LOG.warning("%s: ended what an earlier life of the job left: %s", options.node, ", ".join(ended))
     site, service = _inputs(options.job)
     adapter = adapter_for(service.engine)
     node, ports = await examine(

@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,8 +24,11 @@ _POLL_S = 0.2
 _GATE = 'read -r _ && exec "$@" </dev/null'
 """The program begins only when the agent says so, after its pid is on disk; if the agent dies before, so does it."""
 
-_NOT_INHERITED = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMI2_", "PMIX_")
+_OF_THE_STEP = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMI2_", "PMIX_")
 """Variables of the agent's own job step: an engine that finds them takes itself for one of its tasks (MPI, torch)."""
+
+_JOB = "SLURM_JOB_ID"
+"""Says which job this is and nothing else."""
 
 
 class ProcessRecord(Noun):
@@ -90,7 +93,9 @@ def start(
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=directory,
-            env={name: value for name, value in environment.items() if not name.startswith(_NOT_INHERITED)},
+            env={
+                name: value for name, value in environment.items() if name == _JOB or not name.startswith(_OF_THE_STEP)
+            },
             start_new_session=True,
         )
     if child.stdin is None:
@@ -121,9 +126,11 @@ def adopt(record_path: Path, *, node: str) -> Program | None:
     return Program(record=record)
 
 
-async def end_leftovers(folder: Path, *, node: str, terminate_s: float) -> tuple[str, ...]:
-    """End every program of this node that has a record in `folder`; returns their names. For when no agent is left."""
-    running = _running(folder, node)
+async def end_leftovers(
+    folder: Path, *, node: str, terminate_s: float, spare: Callable[[str], bool] = lambda _: False
+) -> tuple[str, ...]:
+    """End this node's programs that have a record in `folder`, but for generations to `spare`; returns their names."""
+    running = {name: each for name, each in _running(folder, node).items() if not spare(each.record.generation)}
     await asyncio.gather(*(program.end(terminate_s=terminate_s) for program in running.values()))
     return tuple(running)
 

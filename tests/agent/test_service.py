@@ -1,0 +1,244 @@
+"""Whole agents on two nodes of this host with the simulated engine: what users and faults do to a job."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import httpx
+
+from hpcserve.agent import GAVE_UP
+from hpcserve.discovery import Watch, is_running
+from hpcserve.nouns import Plan, Role
+from tests.agent.harness import LocalJob, wait_for
+
+
+def ask(url: str, key: str, *, tokens: int, timeout_s: float = 30) -> httpx.Response:
+    return httpx.post(
+        f"{url}/v1/completions",
+        headers={"Authorization": f"Bearer {key}"},
+        json={"model": "tiny", "prompt": "one two three", "max_tokens": tokens, "temperature": 0, "ignore_eos": True},
+        timeout=timeout_s,
+        trust_env=False,
+    )
+
+
+def engine_key(job: LocalJob) -> str:
+    return (job.directory / "keys" / "engine.key").read_text().strip()
+
+
+def test_workers_are_started_where_the_plan_puts_them_proved_and_announced(job: LocalJob) -> None:
+    job.start_all()
+    job.await_ready()
+    plan = job.record(Plan, "plan.json")
+    assert plan is not None
+    assert plan.granted
+    assert len({worker.node for worker in plan.workers}) == 2
+    found = {endpoint.id: endpoint for endpoint in Watch(job.directory).poll().endpoints}
+    assert set(found) == {"prefill-0", "decode-0"}
+    for worker in plan.workers:
+        endpoint, node = found[worker.id], job.node(worker.node)
+        assert node is not None
+        assert endpoint.node == worker.node
+        assert endpoint.url == f"http://{node.control_address}:{worker.port}"
+        assert any(first <= (worker.port or 0) < first + count for first, count in node.ports)
+        assert endpoint.simulated
+        assert endpoint.handoff is not None
+        assert endpoint.max_model_len == 2048
+        assert ask(endpoint.url, engine_key(job), tokens=3).status_code == 200
+        assert ask(endpoint.url, "wrong", tokens=3).status_code == 401
+    assert found["decode-0"].role == Role.DECODE
+    ended = job.stop_all()
+    assert set(ended.values()) == {0}
+    assert job.living() == {}
+    assert list((job.directory / "endpoints").iterdir()) == []
+    assert {job.phase(worker.id) for worker in plan.workers} == {"stopped"}
+
+
+def test_a_killed_worker_is_withdrawn_at_once_and_comes_back_as_another(job: LocalJob) -> None:
+    started_s = time.monotonic()
+    job.start_all()
+    job.await_ready()
+    cold_s = time.monotonic() - started_s
+    before = job.endpoint("decode-0")
+    assert before is not None
+    killed_s = time.monotonic()
+    os.kill(before.pid, signal.SIGKILL)
+    wait_for("the endpoint's withdrawal", lambda: job.endpoint("decode-0") != before, within_s=2)
+    after = job.new_generation("decode-0", before.generation)
+    assert time.monotonic() - killed_s < 3 * cold_s
+    assert after.url == before.url
+    assert after.pid != before.pid
+    state = job.state("decode-0")
+    assert state is not None
+    assert state.restarts == 1
+    assert ask(after.url, engine_key(job), tokens=3).status_code == 200
+
+
+def test_workers_outlive_their_killed_agent_and_are_adopted_by_the_next(job: LocalJob) -> None:
+    job.start_all()
+    job.await_ready()
+    head, other = job.nodes
+    plan, decided = job.record(Plan, "plan.json"), (job.directory / "plan.json").stat().st_mtime_ns
+    assert plan is not None
+    before = {worker.id: job.endpoint(worker.id) for worker in plan.workers}
+    router = job.process("router")
+    blocks = {name: job.node(name) for name in job.nodes}
+    for node in (other, head):
+        job.kill_agent(node)
+    time.sleep(0.5)
+    for endpoint in before.values():
+        assert endpoint is not None
+        assert ask(endpoint.url, engine_key(job), tokens=3).status_code == 200
+    job.start_all()
+    wait_for("both reports", lambda: all(job.node(name) != blocks[name] for name in job.nodes))
+    for name in job.nodes:
+        again, first = job.node(name), blocks[name]
+        assert again is not None
+        assert first is not None
+        assert again.ports == first.ports
+    time.sleep(1.5)
+    job.await_ready()
+    assert {worker.id: job.endpoint(worker.id) for worker in plan.workers} == before
+    assert job.process("router") == router
+    assert (job.directory / "plan.json").stat().st_mtime_ns == decided
+    decode = before["decode-0"]
+    assert decode is not None
+    os.kill(decode.pid, signal.SIGKILL)
+    assert job.new_generation("decode-0", decode.generation).url == decode.url
+    assert set(job.stop_all().values()) == {0}
+    assert job.living() == {}
+
+
+def test_a_worker_that_died_while_no_agent_looked_is_started_again(job: LocalJob) -> None:
+    job.start_all()
+    job.await_ready()
+    plan = job.record(Plan, "plan.json")
+    assert plan is not None
+    before = job.endpoint("decode-0")
+    assert before is not None
+    job.kill_agent(before.node)
+    os.kill(before.pid, signal.SIGKILL)
+    job.start(before.node)
+    assert job.new_generation("decode-0", before.generation).pid != before.pid
+
+
+def test_the_router_comes_back_on_the_same_port(job: LocalJob) -> None:
+    job.start_all()
+    job.await_ready()
+    plan = job.record(Plan, "plan.json")
+    assert plan is not None
+    node = job.node(plan.router.node)
+    assert node is not None
+    health = f"http://{node.control_address}:{plan.router.port}/health"
+
+    def answers() -> bool | None:
+        try:
+            return httpx.get(health, timeout=2, trust_env=False).status_code in {200, 503} or None
+        except httpx.TransportError:
+            return None
+
+    wait_for("the router's answer", answers)
+    before = job.process("router")
+    assert before is not None
+    os.kill(before.pid, signal.SIGKILL)
+    wait_for("another router", lambda: job.process("router") != before or None)
+    wait_for("the new router's answer", answers)
+
+
+def test_a_draining_worker_says_so_and_finishes_what_it_began(make_job: Callable[..., LocalJob]) -> None:
+    job = make_job(args=("--sim-decode-ms-per-token", "40"))
+    job.start_all()
+    job.await_ready()
+    endpoint = job.endpoint("decode-0")
+    assert endpoint is not None
+    got: list[httpx.Response] = []
+    request = threading.Thread(target=lambda: got.append(ask(endpoint.url, engine_key(job), tokens=150)))
+    request.start()
+    time.sleep(1)
+    for agent in job.agents.values():
+        agent.send_signal(signal.SIGTERM)
+    wait_for("draining", lambda: (found := job.endpoint("decode-0")) is not None and found.draining, within_s=5)
+    request.join()
+    assert got[0].status_code == 200
+    assert got[0].json()["usage"]["completion_tokens"] == 150
+    assert set(job.stop_all().values()) == {0}
+    assert job.living() == {}
+
+
+def test_a_worker_that_cannot_start_fails_with_its_last_words_and_the_job_gives_up(
+    make_job: Callable[..., LocalJob],
+) -> None:
+    job = make_job(args=("--sim-no-such-thing", "1"))
+    job.start_all()
+    failure = wait_for("failed.json", job.failure, within_s=90)
+    assert "every worker failed" in failure.reason
+    assert {agent.wait(30) for agent in job.agents.values()} == {GAVE_UP}
+    job.agents.clear()
+    state = job.state("decode-0")
+    assert state is not None
+    assert state.phase == "failed"
+    assert any("--sim-no-such-thing" in line for line in state.log_tail)
+    assert job.living() == {}
+
+
+def test_a_stop_before_all_nodes_have_reported_ends_at_once(job: LocalJob) -> None:
+    head = job.nodes[0]
+    job.start(head)
+    wait_for("the head's report", lambda: job.node(head))
+    assert job.stop_all(within_s=10) == {head: 0}
+    assert job.living() == {}
+
+
+def test_two_services_on_one_host_share_neither_port_nor_file(make_job: Callable[..., LocalJob]) -> None:
+    jobs = [make_job(name="one"), make_job(name="two")]
+    for job in jobs:
+        job.start_all()
+    ports: list[int] = []
+    for job in jobs:
+        job.await_ready()
+        for name in job.nodes:
+            node = job.node(name)
+            assert node is not None
+            ports += [port for first, count in node.ports for port in range(first, first + count)]
+    assert len(set(ports)) == len(ports)
+    first, second = (job.endpoint("decode-0") for job in jobs)
+    assert first is not None
+    assert second is not None
+    assert ask(first.url, engine_key(jobs[1]), tokens=1).status_code == 401
+    assert ask(second.url, engine_key(jobs[1]), tokens=1).status_code == 200
+    assert set(jobs[0].stop_all().values()) == {0}
+    assert ask(second.url, engine_key(jobs[1]), tokens=1).status_code == 200
+    assert set(jobs[1].stop_all().values()) == {0}
+    assert [job.living() for job in jobs] == [{}, {}]
+
+
+def test_a_requeued_job_ends_and_ignores_what_its_first_life_left(job: LocalJob) -> None:
+    first_life = {"SLURM_JOB_ID": "4242", "SLURM_JOB_NODELIST": ",".join(job.nodes)}
+    job.start_all(**first_life)
+    job.await_ready()
+    old = {name: job.process(name) for name in ("prefill-0", "decode-0")}
+    for node in job.nodes:
+        job.kill_agent(node)
+    job.start_all(**first_life, SLURM_RESTART_COUNT="1")
+    for name, record in old.items():
+        assert record is not None
+        endpoint = job.new_generation(name, record.generation)
+        assert endpoint.generation.startswith("4242.1-")
+        assert not is_running(record.pid, record.start_ticks)
+    assert all(node is not None and node.generation.startswith("4242.1-") for node in map(job.node, job.nodes))
+    assert (job.directory / "logs" / "decode-0.log").read_text().count("\n") > 0
+    assert set(job.stop_all().values()) == {0}
+    assert job.living() == {}
+
+
+def test_an_agent_that_is_gone_for_good_leaves_nothing_that_cannot_be_ended(job: LocalJob) -> None:
+    job.start_all()
+    job.await_ready()
+    for node in job.nodes:
+        job.kill_agent(node)
+    assert job.living()
+    for node in job.nodes:
+        job.start(node)  # agent.sh would; told to stop at once, perhaps before it has adopted anything
+    assert set(job.stop_all().values()) <= {0, -signal.SIGTERM}
