@@ -47,10 +47,14 @@ class Located:
         return self.values.get(path, Place(line=1, column=1))
 
 
+_MOST_LEVELS = 50
+_MOST_VALUES = 200_000
+"""Nodes of a cluster are written as host lists: a site of any size has some thousand values."""
+
 _RESOLVERS = (
     ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")),
     ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$")),
-    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$")),
+    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]{0,99})$")),
     ("tag:yaml.org,2002:float", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?$")),
 )
 
@@ -69,41 +73,63 @@ def _scalar(node: yaml.ScalarNode) -> Plain:
 
 
 def load(text: str, *, source: str) -> Located:
-    """Parse one YAML document; raises InputError where the text is not YAML at all."""
+    """Parse one YAML document; raises InputError where the text is not YAML at all, or larger than any sane file."""
     try:
+        _check_depth(text)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise InputError(
-            [
-                Mistake(
-                    file=source,
-                    line=mark.line + 1 if mark else 1,
-                    column=mark.column + 1 if mark else 1,
-                    found=" ".join((error.problem or "not YAML").split()),
-                    wanted="YAML was wanted",
-                    remedy="check indentation, quotes and colons here",
-                )
-            ]
-        ) from None
+        place = _mark_place(mark)
+        found = " ".join((error.problem or "not YAML").split())
+        raise _refusal(source, place, found, "YAML was wanted", "check indentation, quotes and colons here") from None
     except yaml.YAMLError as error:
         line, column = _position(text, getattr(error, "position", 0))
-        raise InputError(
-            [
-                Mistake(
-                    file=source,
-                    line=line,
-                    column=column,
-                    found="a character that YAML does not allow",
-                    wanted="printable text was wanted",
-                    remedy="save the file as UTF-8 without control characters",
-                )
-            ]
+        raise _refusal(
+            source,
+            Place(line=line, column=column),
+            "a character that YAML does not allow",
+            "printable text was wanted",
+            "save the file as UTF-8 without control characters",
         ) from None
+    except _TooLargeError as error:
+        raise _refusal(source, error.place, error.found, error.wanted, "split it, or remove aliases") from None
     located = Located()
     if node is not None:
-        located.data = _build(node, (), located, frozenset())
+        try:
+            located.data = _build(node, (), located, frozenset())
+        except _TooLargeError as error:
+            raise _refusal(source, error.place, error.found, error.wanted, "split it, or remove aliases") from None
     return located
+
+
+def _refusal(source: str, place: Place, found: str, wanted: str, remedy: str) -> InputError:
+    return InputError(
+        [Mistake(file=source, line=place.line, column=place.column, found=found, wanted=wanted, remedy=remedy)]
+    )
+
+
+class _TooLargeError(Exception):
+    """Deeper nested or with more values than any file that people write."""
+
+    def __init__(self, place: Place, found: str, wanted: str) -> None:
+        super().__init__(found)
+        self.place = place
+        self.found = found
+        self.wanted = wanted
+
+
+def _check_depth(text: str) -> None:
+    """Look at the nesting before it is composed: PyYAML's composer calls itself for every level."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _MOST_LEVELS:
+            raise _TooLargeError(
+                _mark_place(event.start_mark), f"more than {_MOST_LEVELS} levels", "less nesting was wanted"
+            )
 
 
 def _position(text: str, index: int) -> tuple[int, int]:
@@ -112,11 +138,18 @@ def _position(text: str, index: int) -> tuple[int, int]:
 
 
 def _place(node: yaml.Node) -> Place:
-    return Place(line=node.start_mark.line + 1, column=node.start_mark.column + 1)
+    return _mark_place(node.start_mark)
+
+
+def _mark_place(mark: Any) -> Place:
+    """PyYAML's mark, of either of its parsers, counts from 0; None where it knows no place."""
+    return Place(line=1, column=1) if mark is None else Place(line=mark.line + 1, column=mark.column + 1)
 
 
 def _build(node: yaml.Node, path: Path, located: Located, above: frozenset[int]) -> Plain:
     located.values[path] = _place(node)
+    if len(located.values) > _MOST_VALUES:
+        raise _TooLargeError(_place(node), f"more than {_MOST_VALUES} values, aliases counted", "fewer were wanted")
     if id(node) in above:
         located.mistakes.append(
             (
