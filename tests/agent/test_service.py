@@ -49,6 +49,7 @@ def test_workers_are_started_where_the_plan_puts_them_proved_and_announced(job: 
         assert ask(endpoint.url, engine_key(job), tokens=3).status_code == 200
         assert ask(endpoint.url, "wrong", tokens=3).status_code == 401
     assert found["decode-0"].role == Role.DECODE
+    assert {path.stem for path in (job.directory / "heartbeats").iterdir()} == set(job.nodes)
     ended = job.stop_all()
     assert set(ended.values()) == {0}
     assert job.living() == {}
