@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 __all__ = ["explain_failure"]
 
-# Each: what to find in one line, and the sentence it stands for; groups of the pattern fill the sentence. The first that
-# is found anywhere wins, so causes stand before what they cause. Texts: glibc, torch 2.13, vllm 0.32, nixl 1.5, ucx 1.23.
+# Each: what to find in one line, and the sentence it stands for; groups of the pattern fill it. The first that is found
+# anywhere wins, so causes stand before what they cause. Texts: glibc, torch 2.13, vllm 0.32, nixl 1.5, ucx 1.23.
 _CAUSES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), sentence)
     for pattern, sentence in (
