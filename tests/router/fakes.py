@@ -1,7 +1,7 @@
 """A fake engine with vLLM's handoff and a rig that runs the router's sessions before such engines, on real sockets.
 
-Tokens follow from the prompt alone, so a lost or foreign KV shows: a decode leg answers from what its `kv_transfer_params`
-point to, not from the prompt that it was sent.
+Tokens follow from the prompt alone, so a lost or foreign KV shows: a decode leg answers from what its
+`kv_transfer_params` point to, not from the prompt that it was sent.
 """
 
 import asyncio
@@ -478,7 +478,11 @@ class Rig:
         task = asyncio.get_running_loop().create_task(run())
         self.looks.add(task)
         task.add_done_callback(self.looks.discard)
-        return lambda: bool(task.cancel()) and None
+
+        def give_up() -> None:
+            task.cancel()
+
+        return give_up
 
     async def _sweep(self) -> None:
         while True:
