@@ -47,7 +47,7 @@ ONEBOX, H100 = shipped("onebox"), shipped("h100-ib")
 
 
 def service(site: Site = ONEBOX, /, **changes: Any) -> Service:
-    text = (ROOT / "examples" / "smollm2.yaml").read_text()
+    text = (ROOT / "docs" / "examples" / "smollm2.yaml").read_text()
     plain = load_service(text, source="smollm2.yaml", site=ONEBOX)
     return plain.model_copy(update={"partition": next(iter(site.partitions)), **changes})
 

@@ -14,8 +14,8 @@ from tests.strategies import services, sites
 
 ROOT = Path(__file__).parents[2]
 ONEBOX_TEXT = (ROOT / "site_configs" / "onebox.yaml").read_text()
-SERVICE_TEXT = (ROOT / "examples" / "smollm2.yaml").read_text()
-SWEEP_TEXT = (ROOT / "examples" / "sweep.yaml").read_text()
+SERVICE_TEXT = (ROOT / "docs" / "examples" / "smollm2.yaml").read_text()
+SWEEP_TEXT = (ROOT / "docs" / "examples" / "sweep.yaml").read_text()
 
 
 def site(text: str = ONEBOX_TEXT) -> Site:
@@ -52,13 +52,13 @@ def test_shipped_sites_load_under_their_own_name(path: Path) -> None:
 @pytest.mark.parametrize(("example", "of"), [("smollm2.yaml", "onebox"), ("sim.yaml", "local")], ids=["smollm2", "sim"])
 def test_examples_load_against_their_site(example: str, of: str) -> None:
     against = load_site((ROOT / "site_configs" / f"{of}.yaml").read_text(), source=of)
-    load_service((ROOT / "examples" / example).read_text(), source=example, site=against)
+    load_service((ROOT / "docs" / "examples" / example).read_text(), source=example, site=against)
 
 
 @pytest.mark.parametrize("sweep", ["sweep.yaml", "sim-sweep.yaml"])
 def test_example_sweeps_name_a_service_that_is_there(sweep: str) -> None:
-    loaded = load_sweep((ROOT / "examples" / sweep).read_text(), source=sweep)
-    assert (ROOT / "examples" / loaded.service).is_file()
+    loaded = load_sweep((ROOT / "docs" / "examples" / sweep).read_text(), source=sweep)
+    assert (ROOT / "docs" / "examples" / loaded.service).is_file()
 
 
 def test_hosts_keep_the_sites_order() -> None:
