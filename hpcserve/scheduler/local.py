@@ -80,10 +80,12 @@ class LocalLauncher:
         _await_end({leader}, _GRACE_S)
         # The leader has seen its agents end. Whoever is left was not theirs any more, or the leader was killed before.
         members |= _members(leader, handle)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            send(members, number)
-            _await_end(members, _LEFTOVERS_S)
-        left = alive(members)
+        send(members, signal.SIGTERM)
+        _await_end(members, _LEFTOVERS_S)
+        end_s = time.monotonic() + _LEFTOVERS_S
+        while (left := alive(members | _members(leader, handle))) and time.monotonic() < end_s:
+            send(left, signal.SIGKILL)
+            time.sleep(_POLL_S)
         if left:
             raise SchedulerError(
                 f"{handle.name}: {len(left)} processes survive SIGKILL: {sorted(process.pid for process in left)}"
