@@ -229,7 +229,8 @@ def test_a_cached_prefix_moves_but_is_not_computed() -> None:
 
 
 def test_an_unknown_speed_is_no_claim() -> None:
-    unknown = plan(mode=Mode.AUTO)
+    unmeasured = service().workload.model_copy(update={"prefill_tokens_per_s": None})
+    unknown = plan(mode=Mode.AUTO, workload=unmeasured)
     assert unknown.mode == "aggregated"
     assert unknown.verdict.prefill_ms is None
     assert "workload.prefill_tokens_per_s" in " ".join(unknown.verdict.reasons)
