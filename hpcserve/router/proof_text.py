@@ -44,6 +44,7 @@ def proof_body(*, model: str, prompt: str, salt: str) -> bytes:
             "prompt": prompt,
             "max_tokens": PROOF_TOKENS,
             "temperature": 0,
+            "ignore_eos": True,
             "logprobs": _TIE_ALTERNATIVES,
             "cache_salt": salt,
             "stream": False,

@@ -35,6 +35,10 @@ class Candidate:
             return ("", "", self.decode.id, self.decode.generation)
         return pair_of(self.prefill, self.decode)
 
+    def adds(self, covered: set[str]) -> int:
+        """How many workers it brings in that no proof covers yet."""
+        return (self.decode.id not in covered) + (self.prefill is not None and self.prefill.id not in covered)
+
     @property
     def title(self) -> str:
         """`prefill-0>decode-1`, or `aggregated-0`."""
@@ -158,15 +162,7 @@ class Roster:
             for candidate in self._failed_candidates()
             if self._retry_at_s[candidate.pair][0] <= now_s and candidate.decode.id in usable
         ]
-        urgent = [each for each in pairs if self._uncovered(each, covered)]
-        yield from urgent
-        yield from (each for each in pairs if each not in urgent)
-
-    @staticmethod
-    def _uncovered(candidate: Candidate, covered: set[str]) -> bool:
-        return candidate.decode.id not in covered or (
-            candidate.prefill is not None and candidate.prefill.id not in covered
-        )
+        yield from sorted(pairs, key=lambda each: -each.adds(covered))  # stable: nearest first among equals
 
     def _failed_candidates(self) -> Iterator[Candidate]:
         by_id = {endpoint.id: endpoint for endpoint in self.endpoints}
