@@ -15,9 +15,11 @@ from hpcserve.cli.model_fetch import model
 from hpcserve.cli.options import examples
 from hpcserve.cli.plan import plan
 from hpcserve.cli.render import render
+from hpcserve.cli.report import report
 from hpcserve.cli.site import site
 from hpcserve.cli.status import status
 from hpcserve.cli.submit import submit
+from hpcserve.cli.sweep import sweep
 from hpcserve.cli.url import url
 from hpcserve.cli.wait import wait
 from hpcserve.errors import HpcserveError, InputError
@@ -43,7 +45,22 @@ def program() -> None:
     """Serve LLMs with prefill and decode placed by the fabric of a Slurm cluster."""
 
 
-for verb in (plan, render, submit, status, logs, url, cancel, wait, site, model, engine, completion):
+for verb in (
+    plan,
+    render,
+    submit,
+    status,
+    logs,
+    url,
+    cancel,
+    wait,
+    sweep,
+    report,
+    site,
+    model,
+    engine,
+    completion,
+):
     program.add_command(verb)
 
 
