@@ -61,7 +61,7 @@ def _cores(worker: Wanted, seats: Mapping[str, Seat], cores: tuple[int, ...]) ->
     return cores[len(cores) * before // gpus : len(cores) * after // gpus]
 
 
-def _ports(worker: Wanted, seat: Seat, node: GrantedNode) -> tuple[int, int | None]:
+def _ports(worker: Wanted, seat: Seat, node: GrantedNode) -> tuple[int, int]:
     """HTTP and side channel: the first port of the block of the worker's lowest GPU slot, and those that follow."""
     slot = min(position for position, gpu in enumerate(node.gpus) if gpu.index in seat.gpus)
     first, count = node.ports[slot] if slot < len(node.ports) else (0, 0)
@@ -71,7 +71,7 @@ def _ports(worker: Wanted, seat: Seat, node: GrantedNode) -> tuple[int, int | No
             f"slot {slot}",
             remedy="start the agent with larger blocks of ports",
         )
-    return first, None if worker.role == Role.AGGREGATED else first + 1
+    return first, first + 1
 
 
 def router_port(service: Service, head: GrantedNode) -> int:
