@@ -6,14 +6,20 @@ import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from hpcserve.nouns import Noun
 
 __all__ = ["BusyLimits", "CpuTimes", "cpu_times", "pressure", "quiet_share", "snapshot"]
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 _PRESSURE = Path("/proc/pressure/cpu")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusyLimits:
+class BusyLimits(Noun):
     """When a host is too busy to measure on.
 
     On a CPU-only cluster the engines themselves use every core, so the load during a run says nothing. What others do
@@ -22,12 +28,12 @@ class BusyLimits:
     sent its requests show it.
     """
 
-    others_share: float = 0.25
+    others_share: NonNegative = 0.25
     """Of all cores, while the service is idle."""
-    steal_share: float = 0.05
-    dispatch_share: float = 0.05
+    steal_share: NonNegative = 0.05
+    dispatch_share: NonNegative = 0.05
     """95th percentile of the generator's delay, as a share of the TTFT limit: it is an error of that size in TTFT."""
-    settle_s: float = 20.0
+    settle_s: NonNegative = 20.0
     """How long to wait for a quiet moment before the run."""
 
 
