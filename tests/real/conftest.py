@@ -20,7 +20,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def parts() -> Iterator[Parts]:
     if socket.gethostname() != "ctl" or "SLURM_CONF" not in os.environ:
-        pytest.fail("run these tests inside the one-machine cluster: slurm/cluster exec .venv/bin/pytest -m real", pytrace=False)
+        pytest.fail(
+            "run these tests inside the one-machine cluster: slurm/cluster exec .venv/bin/pytest -m real", pytrace=False
+        )
     # on a directory that every node sees; the name shows whose it is
     jobs = Path(os.environ.get("HPCSERVE_TEST_JOBS", "/var/tmp")) / f"hpcserve-test-jobs-{os.getpid()}"  # noqa: S108
     jobs.mkdir(mode=0o700)
@@ -35,5 +37,3 @@ def served(parts: Parts) -> Iterator[Served]:
     service = submit(parts, SERVICE, model="smollm2")
     yield service
     cancel(service.directory)
-
-

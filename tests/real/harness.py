@@ -27,10 +27,10 @@ READY_WITHIN_S = 240
 
 def hpcserve(*words: str | Path, within_s: float = 120) -> str:
     """Run the command line as a user would; the test fails with its words when it fails."""
-    done = subprocess.run(
-        [HPCSERVE, *map(str, words)], capture_output=True, text=True, timeout=within_s, check=False
+    done = subprocess.run([HPCSERVE, *map(str, words)], capture_output=True, text=True, timeout=within_s, check=False)
+    assert done.returncode == 0, (
+        f"hpcserve {' '.join(map(str, words))} exited {done.returncode}\n{done.stdout}{done.stderr}"
     )
-    assert done.returncode == 0, f"hpcserve {' '.join(map(str, words))} exited {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
@@ -144,6 +144,11 @@ def cancel(directory: Path) -> None:
     wait_for("the end of the job's processes", lambda: not pids_of(directory), within_s=60)
 
 
+def router_pid(directory: Path) -> int:
+    """The router's process, from the address it wrote."""
+    return int(json.loads((directory / "router.json").read_text())["pid"])
+
+
 def pids_of(directory: Path) -> list[int]:
     """Processes of this machine that name the job directory in their command line."""
     found = []
@@ -165,3 +170,35 @@ def group_of(pid: int) -> int:
 
 def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     os.killpg(group_of(pid), number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """Greedy tokens of one prompt, with the two best log-probabilities at each place."""
+
+    tokens: list[str]
+    best_two: list[list[float]]
+
+
+def tokens_of(answer: dict[str, Any]) -> Reference:
+    logprobs = answer["choices"][0]["logprobs"]
+    return Reference(
+        tokens=logprobs["tokens"],
+        best_two=[sorted(places.values(), reverse=True)[:2] for places in logprobs["top_logprobs"]],
+    )
+
+
+def assert_right_or_clean_error(answer: httpx.Response, reference: Reference) -> bool:
+    """Whether the answer is right; fails where it is neither right nor an OpenAI-style error."""
+    if answer.status_code != 200:
+        error = answer.json()["error"]
+        assert error["message"]
+        assert {"type", "code"} <= error.keys()
+        return False
+    found = tokens_of(answer.json()).tokens
+    for place, (token, wanted) in enumerate(zip(found, reference.tokens, strict=True)):
+        if token != wanted:
+            best, second = reference.best_two[place]
+            assert best == second, f"token {place} is {token!r}, not {wanted!r}, and the two were no tie"
+            break
+    return True

@@ -4,13 +4,16 @@ import subprocess
 from typing import Any
 
 import openai
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+
 from hpcserve.nouns import Role
 from tests.real.harness import Served, hpcserve
 
 BLOCK_TOKENS = 32
 KV_BYTES_PER_TOKEN = 23_040
 BLOCK_BYTES = BLOCK_TOKENS * KV_BYTES_PER_TOKEN
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is the capital of France?"}]
 
 
 def client(served: Served, **options: Any) -> openai.OpenAI:
@@ -22,7 +25,10 @@ def rx_bytes(served: Served, node: str) -> dict[str, int]:
     job = served.state().handle.id
     text = subprocess.run(
         ["srun", "--overlap", "--mem=0", f"--jobid={job}", "-N1", "-n1", "-w", node, "cat", "/proc/net/dev"],
-        capture_output=True, text=True, check=True, timeout=30,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
     ).stdout
     rows = [line.split(":") for line in text.splitlines() if ":" in line]
     return {name.strip(): int(figures.split()[0]) for name, figures in rows}
@@ -31,7 +37,10 @@ def rx_bytes(served: Served, node: str) -> dict[str, int]:
 def test_the_openai_client_gets_the_answer_and_the_kv_moved_exactly(served: Served) -> None:
     before = served.counters(Role.DECODE)
     answer = client(served).chat.completions.create(
-        model=served.model, messages=QUESTION, max_tokens=24, temperature=0  # type: ignore[arg-type]  # plain dicts
+        model=served.model,
+        messages=QUESTION,
+        max_tokens=24,
+        temperature=0,
     )
     after = served.counters(Role.DECODE)
     assert "Paris" in (answer.choices[0].message.content or "")
@@ -45,10 +54,17 @@ def test_the_openai_client_gets_the_answer_and_the_kv_moved_exactly(served: Serv
 
 def test_streaming_gives_the_same_text_as_not_streaming(served: Served) -> None:
     whole = client(served).chat.completions.create(
-        model=served.model, messages=QUESTION, max_tokens=24, temperature=0  # type: ignore[arg-type]  # plain dicts
+        model=served.model,
+        messages=QUESTION,
+        max_tokens=24,
+        temperature=0,
     )
     stream = client(served).chat.completions.create(
-        model=served.model, messages=QUESTION, max_tokens=24, temperature=0, stream=True,  # type: ignore[arg-type]
+        model=served.model,
+        messages=QUESTION,
+        max_tokens=24,
+        temperature=0,
+        stream=True,
         stream_options={"include_usage": True},
     )
     parts, usage = [], None
@@ -72,12 +88,8 @@ def test_kv_moves_on_the_data_interface_and_not_on_the_control_one(served: Serve
 
 
 def test_a_request_without_the_key_is_refused(served: Served) -> None:
-    try:
+    with pytest.raises(openai.AuthenticationError):
         client(served, max_retries=0).with_options(api_key="guess").models.list()
-    except openai.AuthenticationError as error:
-        assert error.status_code == 401
-    else:
-        raise AssertionError("a request with a wrong key was answered")
 
 
 def test_models_lists_the_served_name_once(served: Served) -> None:
