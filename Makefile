@@ -7,13 +7,17 @@ PYTHON ?= python3.11
 BIN := $(VENV)/bin
 TEST_CLUSTER := test
 
-.PHONY: help demo test check verify setup packages packages-with-accounting engine clean
+.PHONY: help demo announce test check verify setup packages packages-with-accounting engine clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
 
-demo: setup packages engine  ## set everything up, serve a model on a one-machine Slurm cluster, measure two placements
+demo: announce setup packages engine  ## set everything up, serve a model on a one-machine Slurm cluster, measure two placements
 	@slurm/demo
+
+announce:
+	@echo "This installs, where it is missing: Python packages into $(VENV); Debian packages: $$(slurm/cluster packages);"
+	@echo "vLLM's CPU build (2.6 GB) and SmolLM2-135M-Instruct (0.3 GB) into ~/.cache/hpcserve. Nothing else is changed."
 
 test: setup packages-with-accounting engine check  ## everything: the fast tests, then real Slurm, vLLM and NIXL
 	$(BIN)/pytest -m real tests/slurm
