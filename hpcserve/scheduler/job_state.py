@@ -128,12 +128,11 @@ def _serving(
     missing = ", ".join(f"{worker.id}: {worker.phase}" for worker in workers if worker.phase != "ready")
     if proved is None:
         return JobPhase.STARTING, stuck or missing or "the agents have not reported yet"
-    served = proved.ready or any(proof.proved for proof in proved.proofs)
+    if not proved.ready:
+        return JobPhase.STARTING, ", ".join(proved.waiting_for) or missing
     if not answers:
-        return JobPhase.DEGRADED if served else JobPhase.STARTING, "the router does not answer"
-    if proved.ready and not missing:
-        return JobPhase.READY, ""
-    return JobPhase.DEGRADED if served else JobPhase.STARTING, ", ".join(proved.waiting_for) or missing
+        return JobPhase.DEGRADED, "the router does not answer"
+    return (JobPhase.DEGRADED, missing) if missing else (JobPhase.READY, "")
 
 
 def _workers(directory: Path) -> tuple[WorkerState, ...]:
