@@ -5,6 +5,6 @@ In: a job directory, the node's name, Slurm's variables. Out: `nodes/`, `plan.js
 May touch: this node's processes, ports and /proc; the job directory; its own workers by HTTP.
 """
 
-from hpcserve.agent.main import GAVE_UP, main
+from hpcserve.agent.command_line import GAVE_UP, main
 
 __all__ = ["GAVE_UP", "main"]

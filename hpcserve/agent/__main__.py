@@ -2,7 +2,7 @@
 
 import sys
 
-from hpcserve.agent.main import main
+from hpcserve.agent.command_line import main
 
 if __name__ == "__main__":
     sys.exit(main())

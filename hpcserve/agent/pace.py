@@ -13,6 +13,8 @@ class Pace:
     """For every node's report. Entering a container on a cold parallel filesystem alone can take minutes."""
     plan_s: float = 900.0
     """For the head node's plan; longer than the head waits for the nodes, so that its reason is the one that shows."""
+    plan_poll_s: float = 0.5
+    """Between two looks for it, from every node but the head."""
     facts_s: float = 300.0
     """For the installed engine to say what it is."""
     start_s: float = 3600.0

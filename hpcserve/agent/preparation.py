@@ -130,4 +130,4 @@ async def _await_plan(options: Options, pace: Pace) -> Plan:
             raise TimeoutExpiredError(
                 f"no plan from the head node after {pace.plan_s:.0f} s", remedy=f"see {options.job}/logs/agent.*.log"
             )
-        await asyncio.sleep(pace.watch_s)
+        await asyncio.sleep(pace.plan_poll_s)

@@ -31,5 +31,5 @@ class Restarts:
 
     @property
     def pause_s(self) -> float:
-        """How long to wait before the next start: not at all the first time, then 2, 4, ... 60 s."""
-        return 0.0 if self.in_a_row <= 1 else min(_LONGEST_PAUSE_S, 2.0 ** (self.in_a_row - 1))
+        """How long to wait before the next start: not at all the first time, then 1, 2, 4, ... 60 s."""
+        return 0.0 if self.in_a_row <= 1 else min(_LONGEST_PAUSE_S, 2.0 ** (self.in_a_row - 2))

@@ -94,15 +94,22 @@ class LocalJob:
         assert asked is not None
         return asked.nodes
 
-    def start(self, node: str, **environment: str) -> None:
-        """As agent.sh does."""
+    def start(self, node: str, *, pace: str = "", **environment: str) -> None:
+        """As agent.sh does; `pace`: other waits than the agent's own, as arguments of Pace."""
+        program = ["-m", "hpcserve.agent"]
+        if pace:
+            patched = (
+                "import sys, hpcserve.agent.command_line as agent\nfrom hpcserve.agent.pace import Pace\n"
+                f"agent.Pace = lambda: Pace({pace})\nsys.exit(agent.main(sys.argv[1:]))"
+            )
+            program = ["-c", patched]
         nodes = self.nodes
         head = ["--head"] if node == nodes[0] else []
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
         with (self.directory / "logs" / f"agent.{node}.log").open("ab") as log:
             self.agents[node] = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "hpcserve.agent", "--job", str(self.directory)),
+                    *(sys.executable, *program, "--job", str(self.directory)),
                     *("--node", node, "--nodes", str(len(nodes)), *head),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -114,6 +121,21 @@ class LocalJob:
     def start_all(self, **environment: str) -> None:
         for node in self.nodes:
             self.start(node, **environment)
+
+    def end_leftovers(self) -> None:
+        """As agent.sh does at its end."""
+        for node in self.nodes:
+            argv = [
+                sys.executable,
+                "-m",
+                "hpcserve.agent",
+                "--job",
+                str(self.directory),
+                "--node",
+                node,
+                "--end-leftovers",
+            ]
+            subprocess.run(argv, check=True, capture_output=True, timeout=30)
 
     def kill_agent(self, node: str) -> None:
         self.agents[node].kill()

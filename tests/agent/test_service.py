@@ -1,12 +1,15 @@
 """Whole agents on two nodes of this host with the simulated engine: what users and faults do to a job."""
 
 import os
+import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
 
 import httpx
+import pytest
 
 from hpcserve.agent import GAVE_UP
 from hpcserve.discovery import Watch, is_running
@@ -243,3 +246,82 @@ def test_an_agent_that_is_gone_for_good_leaves_nothing_that_cannot_be_ended(job:
     for node in job.nodes:
         job.start(node)  # agent.sh would; told to stop at once, perhaps before it has adopted anything
     assert set(job.stop_all().values()) <= {0, -signal.SIGTERM}
+    job.end_leftovers()
+    assert job.living() == {}
+
+
+def test_an_agent_that_is_killed_again_and_again_never_has_two_of_a_worker(job: LocalJob) -> None:
+    chance = random.Random(7)  # noqa: S311 - moments to kill at
+    head, other = job.nodes
+    job.start(head)
+    for _ in range(10):
+        job.start(other)
+        time.sleep(0.6 + chance.random())
+        job.kill_agent(other)
+    job.start(other)
+    job.await_ready()
+    engines = [command for command in job.living().values() if "hpcserve.simengine serve" in command]
+    assert len(engines) == 2
+    endpoint = job.endpoint("decode-0")
+    assert endpoint is not None
+    assert ask(endpoint.url, engine_key(job), tokens=3).status_code == 200
+    assert set(job.stop_all().values()) == {0}
+    assert job.living() == {}
+
+
+def test_a_worker_that_hangs_is_replaced(job: LocalJob) -> None:
+    head, other = job.nodes
+    job.start(head)
+    job.start(other, pace="hang_s=2.0, health_s=0.3, terminate_s=1.0")
+    job.await_ready()
+    before = job.endpoint("decode-0")
+    assert before is not None
+    assert before.node == other
+    os.kill(before.pid, signal.SIGSTOP)
+    after = job.new_generation("decode-0", before.generation)
+    assert ask(after.url, engine_key(job), tokens=3).status_code == 200
+    state = job.state("decode-0")
+    assert state is not None
+    assert state.restarts == 1
+
+
+def test_a_worker_whose_port_was_taken_waits_until_it_is_free(job: LocalJob) -> None:
+    job.start_all()
+    job.await_ready()
+    before = job.endpoint("decode-0")
+    assert before is not None
+    job.kill_agent(before.node)
+    os.kill(before.pid, signal.SIGKILL)
+    host, port = before.url.removeprefix("http://").split(":")
+
+    def squatter() -> socket.socket | None:
+        try:
+            return socket.create_server((host, int(port)))
+        except OSError:
+            return None
+
+    with wait_for("the port", squatter):
+        job.start(before.node)
+
+        def held() -> bool:
+            state = job.state("decode-0")
+            return state is not None and state.phase == "restarting" and f"port {port} is held" in state.detail
+
+        wait_for("its complaint", held)
+    assert job.new_generation("decode-0", before.generation).url == before.url
+
+
+@pytest.mark.parametrize("node", ["local1", "local2"])
+def test_a_node_whose_engine_does_not_answer_ends_the_job_with_the_reason(job: LocalJob, node: str) -> None:
+    script = job.directory / "runtimes" / "hpcserve.sh"
+    script.write_text("echo module sim/1 is not known here >&2\nexit 1\n")
+    job.start(node)
+    failure = wait_for("failed.json", job.failure)
+    assert failure.where == f"agent of {node}"
+    assert "module sim/1 is not known here" in failure.reason
+    (other,) = set(job.nodes) - {node}
+    job.start(other)
+    assert {agent.wait(20) for agent in job.agents.values()} == {GAVE_UP}
+    job.agents.clear()
+    again = job.failure()
+    assert again == failure
