@@ -206,32 +206,41 @@ def test_term_reaches_the_agents_and_the_job_ends_well(tmp_path: Path) -> None:
 
 
 SLURM_STAND_INS = {
-    "srun": 'env | grep ^SLURM_ | sort >"$SEEN/env"; printf "%s\\n" "$@" >"$SEEN/srun"; exit "${ENDS:-0}"',
+    "srun": (
+        'env | grep ^SLURM_ | sort >"$SEEN/env"; printf "%s\\n" "$@" >"$SEEN/srun"; echo $$ >"$SEEN/srun.pid"; '
+        'if [[ $ENDS == told ]]; then touch "$SEEN/up"; exec sleep 30; fi; exit "${ENDS:-0}"'
+    ),
     "scontrol": "echo node03; echo node04",
-    "scancel": 'echo "$@" >"$SEEN/scancel"',
+    "squeue": 'echo "4242.0 submitit"; echo "4242.3 agents"; echo "4242.batch batch"',
+    "scancel": 'echo "$@" >>"$SEEN/scancel"; kill "$(cat "$SEEN/srun.pid")"',
 }
 
 
-def run_sbatch(tmp_path: Path, **environment: str) -> tuple[int, list[str], list[str]]:
-    """Exit code, SLURM variables that srun would see, its arguments."""
+def batch_environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    """The environment of a batch script on node03, with stand-ins for Slurm's commands, and the job written."""
     folder = tmp_path / "commands"
     folder.mkdir()
     for name, body in SLURM_STAND_INS.items():
         (folder / name).write_text(f"#!/bin/bash\n{body}\n")
         (folder / name).chmod(0o755)
     job_in(tmp_path / "job", "onebox.smollm2", python_folder=tmp_path)
+    return {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "SEEN": str(tmp_path),
+        "SLURM_JOB_ID": "4242",
+        "SLURM_JOB_NODELIST": "node[03-04]",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_CONF": "/etc/slurm.conf",
+        **more,
+    }
+
+
+def run_sbatch(tmp_path: Path, **more: str) -> tuple[int, list[str], list[str]]:
+    """Exit code, SLURM variables that srun would see, its arguments."""
     done = subprocess.run(
         ["bash", str(tmp_path / "job" / "job.sbatch")],
-        env={
-            "PATH": f"{folder}:{os.environ['PATH']}",
-            "HOME": str(tmp_path),
-            "SEEN": str(tmp_path),
-            "SLURM_JOB_ID": "4242",
-            "SLURM_JOB_NODELIST": "node[03-04]",
-            "SLURM_JOB_NUM_NODES": "2",
-            "SLURM_CONF": "/etc/slurm.conf",
-            **environment,
-        },
+        env=batch_environment(tmp_path, **more),
         capture_output=True,
         text=True,
         check=False,
@@ -277,6 +286,7 @@ def test_srun_says_cpus_binding_memory_overlap_and_a_bounded_wait(tmp_path: Path
     assert words[-2:] == ["bash", "agent.sh"]
     assert {
         "--nodes=2",
+        "--nodelist=node[03-04]",
         "--ntasks-per-node=1",
         "--cpus-per-task=8",
         "--gres=gpu:1",
@@ -294,3 +304,15 @@ def test_the_job_ends_as_srun_ends(tmp_path: Path) -> None:
     code, _, _ = run_sbatch(tmp_path, ENDS="139")
     assert code == 139
     assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == code
+
+
+def test_a_job_that_is_told_to_stop_tells_the_agents_step_and_no_other(tmp_path: Path) -> None:
+    environment = batch_environment(tmp_path, ENDS="told")
+    script = ["bash", str(tmp_path / "job" / "job.sbatch")]
+    with subprocess.Popen(script, env=environment) as batch:
+        end = time.monotonic() + 20
+        while not (tmp_path / "up").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        batch.send_signal(signal.SIGTERM)
+        assert batch.wait(timeout=20) == 0
+    assert (tmp_path / "scancel").read_text() == "--signal=TERM 4242.3\n"
