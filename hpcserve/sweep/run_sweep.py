@@ -24,7 +24,7 @@ from hpcserve.sweep.executors import (
 from hpcserve.sweep.grid import missing_points, points_of
 from hpcserve.sweep.results import Order, Results
 from hpcserve.sweep.shared import service_of, share, shared_plan
-from hpcserve.sweep.task import measure_all
+from hpcserve.sweep.task import end_leftovers, measure_all
 
 __all__ = ["Outcome", "run_sweep"]
 
@@ -176,6 +176,9 @@ def _cancel(job: "submitit.Job[str]", executor: ExecutorName, store: Results, sh
     while (state := _state(job, executor, store)).phase in {"pending", "running"}:
         show(f"job {job.job_id}: {state.word}")
         time.sleep(_LOOK_S)
+    if executor == "local":
+        # submitit gives a local job one second to end, a service needs longer.
+        end_leftovers(store)
 
 
 def _outcome(sweep: Sweep, planned: Planned, store: Results) -> Outcome:

@@ -16,7 +16,7 @@ from hpcserve.sweep.shared import service_of
 from hpcserve.sweep.steps import own_allocation
 from hpcserve.sweep.turn import take_turn
 
-__all__ = ["measure_all"]
+__all__ = ["end_leftovers", "measure_all"]
 
 _TERMINATED = 143  # 128 + SIGTERM, as shells say it
 
@@ -28,9 +28,12 @@ def measure_all(folder: str) -> str:
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminated)
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        # submitit's local executor hides all GPUs from jobs that ask it for none (submitit/local/local.py).
+        del os.environ["CUDA_VISIBLE_DEVICES"]
     results = Results(folder=Path(folder))
     order = results.read_order()
-    _end_leftovers(results)
+    end_leftovers(results)
     granted = set(expand_hosts(own_allocation()[1])) if order.launcher == "slurm" else None
     for mine in order.placements:
         service = service_of(order.service, mine.placement)
@@ -52,8 +55,8 @@ def _on_granted(mine: PlacementOrder, granted: set[str] | None) -> PlacementOrde
     return mine.model_copy(update={"plan": None, "reason": reason})
 
 
-def _end_leftovers(results: Results) -> None:
-    """End services that an earlier life of this sweep left on this host when it was killed."""
+def end_leftovers(results: Results) -> None:
+    """End services of this sweep on this host whose measuring process is gone: it was killed and could not."""
     for directory in sorted(results.jobs.iterdir()):
         handle = read_dir_record(directory, "job.json", JobHandle) if directory.is_dir() else None
         if handle is None or handle.launcher != "local":
