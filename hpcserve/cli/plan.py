@@ -18,6 +18,8 @@ __all__ = ["plan", "shown_plan"]
 def plan(service: Path, site: str, as_json: bool) -> None:
     """Show where the workers of SERVICE would go, what every KV path costs, and the verdict; changes nothing."""
     planned = plan_service(service, site=site)
+    if planned.model.trouble:
+        click.echo(f"note: {planned.model.trouble}; whether the weights fit is not checked", err=True)
     if as_json:
         print_record(planned.plan)
     else:

@@ -21,7 +21,17 @@ class ModelFiles:
     directory: Path
     config_text: str
     weights_bytes: int | None
-    """Bytes of the safetensors files; None where there are none (the simulated engine needs none)."""
+    """Bytes of the safetensors files; None where they are not whole, or there are none."""
+    trouble: str
+    """Why no engine could load the weights; empty where they are whole, or none are needed (the simulated engine)."""
+
+    def require_whole(self) -> None:
+        """Raises NotFoundError where an engine could not load the weights.
+
+        A worker that finds half a model dies on its node minutes later; what a broken download left is found here.
+        """
+        if self.trouble:
+            raise NotFoundError(self.trouble, remedy=_REMEDY)
 
 
 def model_directory(service: Service, site: Site) -> Path:
@@ -30,28 +40,38 @@ def model_directory(service: Service, site: Site) -> Path:
 
 
 def read_model(service: Service, site: Site) -> ModelFiles:
-    """The model's config and size; raises NotFoundError where the directory or a file of it is missing or cut short.
-
-    A worker that finds half a model dies on its node minutes later; a shard that a broken download left is found here.
-    """
+    """The model's config and the state of its weights; raises NotFoundError where there is no config to plan with."""
     directory = model_directory(service, site)
     config = directory / "config.json"
     if not directory.is_dir():
         raise NotFoundError(f"no model directory {directory}", remedy=_REMEDY)
     if not config.is_file():
         raise NotFoundError(f"{directory} has no config.json: it is no Hugging Face model", remedy=_REMEDY)
-    shards = _shards(directory)
-    missing = [name for name in shards if not (directory / name).is_file()]
-    if missing:
-        raise NotFoundError(f"{directory} is incomplete: {', '.join(missing)} missing", remedy=_REMEDY)
-    if not shards and service.engine != "sim":
-        raise NotFoundError(f"{directory} holds no *.safetensors weights", remedy=_REMEDY)
-    sizes = [_whole(directory / name) for name in shards]
+    weights_bytes, trouble = None, ""
+    try:
+        weights_bytes = _weights_bytes(directory)
+    except _NotWholeError as error:
+        trouble = str(error)
+    if weights_bytes is None and not trouble and service.engine != "sim":
+        trouble = f"{directory} holds no *.safetensors weights"
     return ModelFiles(
         directory=directory,
         config_text=config.read_text(encoding="utf-8"),
-        weights_bytes=sum(sizes) if sizes else None,
+        weights_bytes=weights_bytes,
+        trouble=trouble,
     )
+
+
+class _NotWholeError(Exception):
+    """What is wrong with the weights, in words."""
+
+
+def _weights_bytes(directory: Path) -> int | None:
+    shards = _shards(directory)
+    missing = [name for name in shards if not (directory / name).is_file()]
+    if missing:
+        raise _NotWholeError(f"{directory} is incomplete: {', '.join(missing)} missing")
+    return sum(_whole(directory / name) for name in shards) if shards else None
 
 
 def _shards(directory: Path) -> tuple[str, ...]:
@@ -86,7 +106,7 @@ def _whole(path: Path) -> int:
             header = json.loads(file.read(length) if _LENGTH_BYTES + length <= size else b"")
             end = max((entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-            raise NotFoundError(f"{path} is cut short or no safetensors file ({size} bytes)", remedy=_REMEDY) from None
+            raise _NotWholeError(f"{path} is cut short or no safetensors file ({size} bytes)") from None
     if size != _LENGTH_BYTES + length + end:
-        raise NotFoundError(f"{path} is cut short: {size} bytes of {_LENGTH_BYTES + length + end}", remedy=_REMEDY)
+        raise _NotWholeError(f"{path} is cut short: {size} bytes of {_LENGTH_BYTES + length + end}")
     return size

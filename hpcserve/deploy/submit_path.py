@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from hpcserve.deploy.job_directory import make_job_directory, next_number
-from hpcserve.deploy.model_files import read_model
+from hpcserve.deploy.model_files import ModelFiles, read_model
 from hpcserve.deploy.places import find_site, jobs_folder, read_templates, read_text
 from hpcserve.discovery import remove_tree, write_record
 from hpcserve.engines import adapter_for
@@ -36,6 +36,7 @@ class Planned:
 
     site: Site
     service: Service
+    model: ModelFiles
     shape: ModelShape
     fabric: Fabric
     plan: Plan
@@ -61,7 +62,10 @@ class Prepared:
 
 
 def plan_service(service_file: Path, *, site: str) -> Planned:
-    """Read everything and place the service; raises InputError, NotFoundError or PlacementError; changes nothing."""
+    """Read everything and place the service; raises InputError, NotFoundError or PlacementError; changes nothing.
+
+    The model's `config.json` is enough to plan with; what that leaves unchecked is in the model's `trouble`.
+    """
     site_file = find_site(site)
     site_text, service_text = read_text(site_file), read_text(service_file)
     described = load_site(site_text, source=str(site_file))
@@ -77,6 +81,7 @@ def plan_service(service_file: Path, *, site: str) -> Planned:
     return Planned(
         site=described,
         service=service,
+        model=model,
         shape=shape,
         fabric=fabric,
         plan=place(fabric=fabric, site=described, shape=shape, service=service),
@@ -87,8 +92,10 @@ def plan_service(service_file: Path, *, site: str) -> Planned:
 def prepare(planned: Planned, *, launcher: LauncherName | None = None, jobs_dir: Path | None = None) -> Prepared:
     """The job as it would be submitted, under the first number that is free now; changes nothing.
 
-    `launcher` None: Slurm where the site has one. Raises MissingToolError, PlacementError or InputError (a template).
+    `launcher` None: Slurm where the site has one. Raises NotFoundError for a model that is not whole, MissingToolError,
+    PlacementError, or InputError (a template).
     """
+    planned.model.require_whole()
     chosen = launcher or ("local" if planned.site.slurm is None else "slurm")
     if chosen == "slurm" and planned.service.partition is None:
         raise SchedulerError("the service names no partition", remedy="add `partition:`, or use --launcher local")

@@ -93,7 +93,7 @@ def log_tail(path: Path, lines: int = _TAIL_LINES) -> str:
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(text.splitlines()[-lines:]) if lines else ""
 
 
 def _phase(

@@ -147,7 +147,9 @@ def test_slurm_needs_a_partition(site_file: Path, service_file: Path) -> None:
 def check(site_file: Path, service_file: Path) -> deploy.ModelFiles:
     site = load_site(read_text(site_file), source="site")
     text = read_text(service_file).replace("engine: sim", "engine: vllm")
-    return deploy.read_model(load_service(text, source="service", site=site), site)
+    found = deploy.read_model(load_service(text, source="service", site=site), site)
+    found.require_whole()
+    return found
 
 
 def test_a_whole_model_is_measured(site_file: Path, service_file: Path, model: Path) -> None:
@@ -185,6 +187,15 @@ def test_a_broken_index_is_told_with_its_file(site_file: Path, service_file: Pat
     (model / "model.safetensors.index.json").write_text("[]")
     with pytest.raises(InputError, match=r"index\.json:1:1"):
         check(site_file, service_file)
+
+
+def test_the_config_alone_is_enough_to_plan_and_not_to_submit(site_file: Path, service_file: Path, model: Path) -> None:
+    (model / "model.safetensors").unlink()
+    service_file.write_text(service_file.read_text().replace("engine: sim", "engine: vllm"))
+    planned = plan_service(service_file, site=str(site_file))
+    assert planned.plan.workers
+    with pytest.raises(NotFoundError, match=r"no \*\.safetensors weights"):
+        prepare(planned)
 
 
 def test_the_simulated_engine_needs_no_weights(site_file: Path, service_file: Path, model: Path) -> None:

@@ -212,6 +212,8 @@ def test_the_end_of_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert log_tail(tmp_path / "none") == ""
     (tmp_path / "some").write_bytes(b"\xff\xfe\nlast")
     assert log_tail(tmp_path / "some").endswith("last")
+    assert log_tail(tmp_path / "some", 1) == "last"
+    assert log_tail(tmp_path / "some", 0) == ""
 
 
 def made(root: Path, name: str, identity: str | None = None) -> Path:

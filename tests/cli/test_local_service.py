@@ -1,0 +1,90 @@
+"""A whole service on this host, with the simulated engine: no Slurm, no root, nothing stood in for."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpcserve.cli.program import run
+from hpcserve.nouns import JobState
+from hpcserve.scheduler.processes import marked
+from hpcserve.wire import decode_record
+from tests.deploy.conftest import model, service_file, site_file
+
+__all__ = ["model", "service_file", "site_file"]
+
+HPCSERVE = Path(sys.executable).with_name("hpcserve")
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def served(site_file: Path, service_file: Path, capsys: Captured) -> Iterator[JobState]:
+    words = ["submit", str(service_file), "--site", str(site_file), "--wait", "--timeout", "90", "--json"]
+    assert run(words) == 0, capsys.readouterr().err
+    state = decode_record(JobState, capsys.readouterr().out.encode())
+    yield state
+    assert run(["cancel", state.handle.directory]) == 0
+    assert marked("HPCSERVE_JOB", state.handle.directory) == frozenset()
+
+
+def test_a_service_is_ready_answers_shows_its_logs_and_ends(served: JobState, capsys: Captured) -> None:
+    job = served.handle.directory
+    assert (served.phase, served.simulated) == ("ready", True)
+    assert {worker.phase for worker in served.workers} == {"ready"}
+    assert run(["wait", job]) == 0
+    assert f"{served.url}\n" in capsys.readouterr().out
+
+    assert run(["url", job]) == 0
+    assert capsys.readouterr().out == f"{served.url}\n"
+    assert run(["url", job, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["openai_base_url"] == f"{served.url}/v1"
+    assert run(["url", job, "--env"]) == 0
+    exports = capsys.readouterr().out
+    printed = subprocess.run(
+        ["bash", "-c", f'{exports}\necho "$OPENAI_BASE_URL $OPENAI_API_KEY"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    base, key = printed.stdout.split()
+    request = urllib.request.Request(f"{base}/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - http
+    with urllib.request.urlopen(request, timeout=20) as response:  # noqa: S310 - http
+        assert json.load(response)["data"][0]["id"] == "smollm2"
+
+    assert run(["logs", job, "decode-0"]) == 0
+    assert capsys.readouterr().out.startswith("simulated engine")
+
+
+def test_logs_are_followed_until_ctrl_c(served: JobState) -> None:
+    log = Path(served.handle.directory, "logs", "decode-0.log")
+    follow = subprocess.Popen(
+        [HPCSERVE, "logs", served.handle.directory, "-f", "-n", "0"], stdout=subprocess.PIPE, text=True
+    )
+    with follow:
+        assert follow.stdout is not None
+        while follow.stdout.readline() != "==> router.log <==\n":
+            pass
+        time.sleep(1)
+        with log.open("a") as file:
+            file.write("something new\n")
+        assert follow.stdout.readline() == "decode-0: something new\n"
+        follow.send_signal(signal.SIGINT)
+        assert follow.wait(timeout=20) == 130
+
+
+def test_a_router_that_does_not_answer_is_never_called_ready(served: JobState, capsys: Captured) -> None:
+    pid = json.loads(Path(served.handle.directory, "router.json").read_text())["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert run(["status", served.handle.directory, "--json"]) == 0
+        state = decode_record(JobState, capsys.readouterr().out.encode())
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (state.phase, state.reason) == ("degraded", "the router does not answer")
