@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpcserve.agent.duty import keep_alive
-from hpcserve.agent.life import FAILED, failure_in, life_of
+from hpcserve.agent.life import FAILED, failure_in, is_told_to_stop, life_of
 from hpcserve.agent.pace import Pace
 from hpcserve.agent.preparation import Options, prepare
 from hpcserve.agent.processes import end_leftovers
@@ -92,12 +92,14 @@ async def _unless_stopped(
 
 
 async def _watch(options: Options, pace: Pace, stopping: asyncio.Event, failures: list[JobFailure]) -> None:
-    """See when the job as a whole has failed, by another agent's word or, on the head node, on its own account."""
+    """See when the job is to end, or has failed: by another's word or, on the head node, on its own account."""
     looks = 0
     while True:
         await asyncio.sleep(pace.watch_s)
         looks += 1
         try:
+            if await asyncio.to_thread(is_told_to_stop, options.job, options.life):
+                stopping.set()
             failure = await asyncio.to_thread(failure_in, options.job, options.life)
             if failure is None and options.head and looks % _JUDGE_EVERY == 0:
                 failure = await asyncio.to_thread(_hopeless, options)

@@ -27,7 +27,9 @@ async def keep_alive(station: Station, plan: Plan, stopping: asyncio.Event) -> N
     if plan.router.node == node:
         if plan.router.port is None:
             raise ServiceError("plan.json gives the router no port", remedy="submit the service again")
-        routers = [asyncio.create_task(keep_router(station, port=plan.router.port, stopping=router_stop))]
+        routers = [
+            asyncio.create_task(keep_router(station, port=plan.router.port, told=stopping, stopping=router_stop))
+        ]
     stop = asyncio.create_task(stopping.wait())
     beating = asyncio.create_task(_beat(Heart(station.job_directory, node=node, generation=station.node.generation)))
     everything = (stop, beating, *workers, *routers)

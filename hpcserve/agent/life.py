@@ -11,16 +11,34 @@ from hpcserve.discovery import read_dir_record
 from hpcserve.nouns import JobFailure, Noun
 from hpcserve.wire import UnreadableRecordError
 
-__all__ = ["DECIDED", "FAILED", "Decided", "failure_in", "fresh_generation", "is_decided", "is_of", "life_of"]
+__all__ = [
+    "DECIDED",
+    "FAILED",
+    "Decided",
+    "failure_in",
+    "fresh_generation",
+    "is_decided",
+    "is_of",
+    "is_told_to_stop",
+    "life_of",
+]
 
 FAILED = "failed.json"
 DECIDED = "decided.json"
+STOP = "stop.json"
 
 
 class Decided(Noun):
     """`decided.json`: written by the head node last of all: plan and launch scripts of this life are complete."""
 
     schema_: Annotated[Literal["hpcserve.decided/1"], Field(alias="schema")] = "hpcserve.decided/1"
+    life: str
+
+
+class Stop(Noun):
+    """`stop.json`: the job's script tells all agents to end; a signal to their step would reach the workers as well."""
+
+    schema_: Annotated[Literal["hpcserve.stop/1"], Field(alias="schema")] = "hpcserve.stop/1"
     life: str
 
 
@@ -46,6 +64,15 @@ def failure_in(job_directory: Path, life: str) -> JobFailure | None:
     except UnreadableRecordError:
         return None  # it is looked at again
     return failure if failure is not None and failure.life == life else None
+
+
+def is_told_to_stop(job_directory: Path, life: str) -> bool:
+    """Whether this life of the job is to end. Raises OSError."""
+    try:
+        stop = read_dir_record(job_directory, STOP, Stop)
+    except UnreadableRecordError:
+        return False  # it is looked at again
+    return stop is not None and stop.life == life
 
 
 def is_decided(job_directory: Path, life: str) -> bool:

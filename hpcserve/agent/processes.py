@@ -17,7 +17,7 @@ from hpcserve.discovery import is_running, read_dir_record, start_ticks, write_r
 from hpcserve.nouns import Noun
 from hpcserve.wire import UnreadableRecordError
 
-__all__ = ["ProcessRecord", "Program", "adopt", "end_leftovers", "session_members", "start"]
+__all__ = ["ProcessRecord", "Program", "adopt", "end_leftovers", "ended_by_stop", "session_members", "start"]
 
 _POLL_S = 0.2
 
@@ -26,6 +26,12 @@ _GATE = 'read -r _ && exec "$@" </dev/null'
 
 _OF_THE_STEP = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMI2_", "PMIX_")
 """Variables of the agent's own job step: an engine that finds them takes itself for one of its tasks (MPI, torch)."""
+
+_TOLD_TO_STOP = (0, -signal.SIGTERM, 128 + signal.SIGTERM, None)
+"""How a program ends that was told to (None: an adopted one, whose code nobody knows)."""
+
+_SIGNAL_SPREAD_S = 1.0
+"""Slurm walks through a step's processes to signal them; the agent's turn comes within this time."""
 
 _JOB = "SLURM_JOB_ID"
 """Says which job this is and nothing else."""
@@ -165,6 +171,14 @@ def _signal(pids: tuple[int, ...], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+async def ended_by_stop(code: int | None, told: asyncio.Event) -> bool:
+    """Whether a program's end belongs to the end of the job: scancel signals it and its agent alike, in any order."""
+    if code in _TOLD_TO_STOP:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), timeout=_SIGNAL_SPREAD_S)
+    return told.is_set()
 
 
 async def _gone(pid: int, ticks: int) -> None:

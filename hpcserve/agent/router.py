@@ -6,7 +6,7 @@ import os
 import sys
 
 from hpcserve.agent.life import fresh_generation
-from hpcserve.agent.processes import Program, adopt, start
+from hpcserve.agent.processes import Program, adopt, ended_by_stop, start
 from hpcserve.agent.restarts import MAX_DEATHS, Restarts
 from hpcserve.agent.station import LOG, Station, log_tail
 from hpcserve.errors import ServiceError
@@ -16,14 +16,17 @@ __all__ = ["NAME", "keep_router"]
 NAME = "router"
 
 
-async def keep_router(station: Station, *, port: int, stopping: asyncio.Event) -> None:
-    """Until `stopping` is set; raises ServiceError when starting it again is hopeless."""
+async def keep_router(station: Station, *, port: int, told: asyncio.Event, stopping: asyncio.Event) -> None:
+    """Until `stopping` is set; raises ServiceError when starting it again is hopeless.
+
+    `told`: the job is to end, but workers may still drain: the router serves on, and is not started again if it ends.
+    """
     loop = asyncio.get_running_loop()
     restarts = Restarts()
     program = adopt(station.pid_path(NAME), node=station.node.name)
     stopped = asyncio.create_task(stopping.wait())
     try:
-        while not stopping.is_set():
+        while program is not None or not told.is_set():
             if program is None:
                 program = _start(station, port)
             since_s = loop.time()
@@ -35,6 +38,8 @@ async def keep_router(station: Station, *, port: int, stopping: asyncio.Event) -
                 break
             await program.end(terminate_s=0)
             program = None
+            if await ended_by_stop(ended.result(), told):
+                break
             restarts = restarts.after_death(served_s=loop.time() - since_s)
             tail = log_tail(station.log_path(NAME))
             if restarts.exhausted:
@@ -44,7 +49,7 @@ async def keep_router(station: Station, *, port: int, stopping: asyncio.Event) -
                 )
             LOG.warning("router: it ended (%s); starting it again in %.0f s", ended.result(), restarts.pause_s)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), timeout=restarts.pause_s)
+                await asyncio.wait_for(told.wait(), timeout=restarts.pause_s)
     finally:
         stopped.cancel()
     if program is not None:

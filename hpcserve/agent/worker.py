@@ -11,7 +11,7 @@ from hpcserve.agent.http import Unreachable, ask
 from hpcserve.agent.life import fresh_generation
 from hpcserve.agent.listeners import listens_on
 from hpcserve.agent.network import host_in_url
-from hpcserve.agent.processes import Program, adopt, session_members, start
+from hpcserve.agent.processes import Program, adopt, ended_by_stop, session_members, start
 from hpcserve.agent.proof import Proof, is_healthy, prove
 from hpcserve.agent.restarts import MAX_DEATHS, Restarts
 from hpcserve.agent.station import LOG, Station, log_tail
@@ -29,6 +29,7 @@ Phase = Literal["waiting", "starting", "proving", "ready", "draining", "restarti
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Death:
     reason: str
+    code: int | None
     served_s: float | None
 
 
@@ -59,9 +60,9 @@ class Worker:
                     program = self._start()
                 death = await self._live(program, stopping)
             except OSError as error:
-                death = _Death(reason=f"it could not be started: {error}", served_s=None)
+                death = _Death(reason=f"it could not be started: {error}", code=1, served_s=None)
             program = None
-            if death is None:
+            if death is None or await ended_by_stop(death.code, stopping):
                 break
             self._restarts = self._restarts.after_death(served_s=death.served_s)
             reason = self._explained(death.reason)
@@ -131,6 +132,7 @@ class Worker:
                 ended.cancel()
             await asyncio.gather(ended, served, stopped, return_exceptions=True)
         served_s = self._served_s()
+        code: int | None = 1
         if not ended.cancelled():
             code = ended.result()
             reason = f"it ended by itself{'' if code is None else f' with {_named(code)}'}"
@@ -142,7 +144,7 @@ class Worker:
         await self._withdraw()
         # its children outlive it, and hold its GPU and ports
         await program.end(terminate_s=self._station.pace.terminate_s if ended.cancelled() else 0)
-        return _Death(reason=reason, served_s=served_s)
+        return _Death(reason=reason, code=code, served_s=served_s)
 
     async def _serve(self, program: Program) -> None:
         """Await health, prove, announce, then watch; ends only by raising ServiceError."""

@@ -187,6 +187,35 @@ def test_a_worker_that_cannot_start_fails_with_its_last_words_and_the_job_gives_
     assert job.living() == {}
 
 
+def test_a_signal_to_every_process_at_once_as_scancel_gives_it_ends_all_and_starts_nothing(job: LocalJob) -> None:
+    job.start_all()
+    job.await_ready()
+    wait_for("the router's address", (job.directory / "router.json").exists)
+    for pid in sorted(job.living(), reverse=True):  # workers and router before their agents
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(0.02)
+    assert set(job.stop_all().values()) == {0}
+    assert job.living() == {}
+    assert {job.phase("prefill-0"), job.phase("decode-0")} == {"stopped"}
+    for node in job.nodes:
+        assert "starting it again" not in (job.directory / "logs" / f"agent.{node}.log").read_text()
+
+
+def test_stop_json_ends_the_agents_of_its_life_and_no_others(job: LocalJob) -> None:
+    job.start_all()
+    job.await_ready()
+    stop = job.directory / "stop.json"
+    for life in ("local.1", "local.0"):
+        stop.with_suffix(".new").write_text(f'{{"schema": "hpcserve.stop/1", "life": "{life}"}}')
+        stop.with_suffix(".new").rename(stop)
+        if life == "local.1":
+            time.sleep(2.5)
+            assert all(agent.poll() is None for agent in job.agents.values())
+    assert {agent.wait(20) for agent in job.agents.values()} == {0}
+    job.agents.clear()
+    assert job.living() == {}
+
+
 def test_a_stop_before_all_nodes_have_reported_ends_at_once(job: LocalJob) -> None:
     head = job.nodes[0]
     job.start(head)
