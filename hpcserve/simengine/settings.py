@@ -85,7 +85,7 @@ def read_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Settin
         raise _mistake(wrong[0], "the simulated engine has no such argument")
     shape = _shape(Path(given.model))
     try:
-        return Settings(
+        settings = Settings(
             model=given.model,
             served_name=given.served_model_name or given.model,
             host=given.host,
@@ -108,6 +108,12 @@ def read_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Settin
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise _mistake(f"{first['loc'][0]}: {first['input']!r}", first["msg"]) from None
+    if settings.blocks * settings.block_size < settings.max_model_len:
+        # vLLM refuses this too (v1/core/kv_cache_utils.py): the longest request could never be served.
+        found = f"a KV cache of {settings.blocks * settings.block_size} tokens"
+        wanted = f"room for --max-model-len {settings.max_model_len} was wanted"
+        raise _mistake(found, wanted, "lower it or raise --kv-cache-memory-bytes")
+    return settings
 
 
 def _parser() -> _Parser:
