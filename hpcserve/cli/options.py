@@ -8,12 +8,30 @@ import click
 
 from hpcserve.deploy import jobs_folder, list_sites, read_text
 from hpcserve.errors import HpcserveError
-from hpcserve.nouns import Noun
+from hpcserve.nouns import Job, Noun
 from hpcserve.scheduler import list_jobs
 from hpcserve.site import load_site
 from hpcserve.wire import encode_record
 
-__all__ = ["examples", "job_argument", "job_roots", "jobs_dir_option", "json_option", "print_record", "site_option"]
+__all__ = [
+    "examples",
+    "job_argument",
+    "job_roots",
+    "jobs_dir_option",
+    "json_option",
+    "print_job",
+    "print_record",
+    "site_option",
+]
+    "examples",
+    "job_argument",
+    "job_roots",
+    "jobs_dir_option",
+    "json_option",
+    "print_job",
+    "print_record",
+    "site_option",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -74,6 +92,12 @@ def job_roots(jobs_dir: Path | None) -> tuple[Path, ...]:
         except HpcserveError as error:
             click.echo(f"warning: jobs of this site are not found: {error}", err=True)
     return tuple(dict.fromkeys(roots))
+
+
+def print_job(job: Job) -> None:
+    """A job as JSON on stdout, without its keys."""
+    keyless = tuple(file for file in job.files if not file.path.startswith("keys/"))
+    print_record(job.model_copy(update={"files": keyless}))
 
 
 def print_record(noun: Noun) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from hpcserve.cli.options import examples, jobs_dir_option, json_option, print_record, site_option
+from hpcserve.cli.options import examples, jobs_dir_option, json_option, print_job, site_option
 from hpcserve.deploy import plan_service, prepare, write_job
 
 __all__ = ["launcher_option", "render"]
@@ -34,7 +34,6 @@ def render(
     """
     prepared = write_job(prepare(plan_service(service, site=site), launcher=launcher, jobs_dir=jobs_dir))
     if as_json:
-        keyless = tuple(file for file in prepared.job.files if not file.path.startswith("keys/"))
-        print_record(prepared.job.model_copy(update={"files": keyless}))
+        print_job(prepared.job)
     else:
         click.echo(prepared.directory)

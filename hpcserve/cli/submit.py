@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from hpcserve.cli.options import examples, jobs_dir_option, json_option, print_record, site_option
+from hpcserve.cli.options import examples, jobs_dir_option, json_option, print_job, print_record, site_option
 from hpcserve.cli.plan import shown_plan
 from hpcserve.cli.render import launcher_option
 from hpcserve.cli.status import shown_state
@@ -70,8 +70,7 @@ def submit(
 def _show(prepared: Prepared, *, as_json: bool) -> None:
     """What would be submitted; keys are made anew for each job and not shown."""
     if as_json:
-        keyless = tuple(file for file in prepared.job.files if not file.path.startswith("keys/"))
-        print_record(prepared.job.model_copy(update={"files": keyless}))
+        print_job(prepared.job)
         return
     script = "job.sbatch" if prepared.launcher == "slurm" else "local.sh"
     click.echo(shown_plan(prepared.planned))

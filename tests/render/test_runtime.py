@@ -1,0 +1,109 @@
+"""Entering a runtime, with stand-ins for `module` and `apptainer`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcserve.nouns import Runtime, RuntimeKind
+from hpcserve.render.runtime import runtime_files
+from tests.golden.cases import TEMPLATES, case
+
+NASTY = "a b'\"$HOME`id`\\é"
+SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
+
+
+def entered(tmp_path: Path, runtime: Runtime, *, name: str = "vllm", site: str = "onebox.smollm2") -> Path:
+    found = case(site)
+    files = runtime_files(
+        site=found.site.model_copy(update={"runtimes": {name: runtime}}),
+        service=found.service,
+        templates=TEMPLATES,
+        directory=str(tmp_path / "job"),
+        python_folder=str(tmp_path / "own python"),
+    )
+    (file,) = files
+    assert file.path == f"runtimes/{name}.sh"
+    script = tmp_path / "enter.sh"
+    script.write_text(file.text, encoding="utf-8")
+    return script
+
+
+def run(script: Path, *argv: str, path: Path | None = None) -> tuple[list[str], dict[str, str]]:
+    search = os.environ["PATH"] if path is None else f"{path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", script, *(argv or (sys.executable, "-c", SHOW, NASTY))],
+        env={"PATH": search, "HOME": str(script.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    words, environment = json.loads(done.stdout)
+    return words, environment
+
+
+def program(folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"#!/bin/bash\nexec {sys.executable} -c '{SHOW}' {name} \"$@\"\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.mark.parametrize("path", [f"/opt/{NASTY}/venv", f"~/{NASTY}/venv"])
+def test_a_venv_is_entered_and_arguments_and_variables_arrive(tmp_path: Path, path: str) -> None:
+    script = entered(tmp_path, Runtime(kind=RuntimeKind.VENV, path=path, env={"A": NASTY, "B": "two\nlines"}))
+    words, environment = run(script)
+    folder = path.replace("~", str(tmp_path), 1)
+    assert words == [NASTY]
+    assert environment["VIRTUAL_ENV"] == folder
+    assert environment["PATH"].startswith(f"{folder}/bin:")
+    assert (environment["A"], environment["B"]) == (NASTY, "two\nlines")
+
+
+def test_a_script_can_enter_it_by_source(tmp_path: Path) -> None:
+    script = entered(tmp_path, Runtime(kind=RuntimeKind.VENV, path="/opt/venv"))
+    done = subprocess.run(
+        ["bash", "-c", 'source "$1" && "${within[@]}" printenv VIRTUAL_ENV', "bash", script],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "/opt/venv\n"
+
+
+def test_modules_are_loaded_first_and_a_missing_one_stops_everything(tmp_path: Path) -> None:
+    script = entered(tmp_path, Runtime(kind=RuntimeKind.MODULES, modules=("cuda/12.8", NASTY)))
+    module = 'module() { printf "%s\\n" "$@"; [[ $2 != "$MISSING" ]]; }; export -f module; bash "$1" echo entered'
+    done = subprocess.run(["bash", "-c", module, "bash", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["load", "cuda/12.8", "load", NASTY, "entered"]
+    refused = subprocess.run(
+        ["bash", "-c", module, "bash", script],
+        env={**os.environ, "MISSING": "cuda/12.8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert refused.stdout.splitlines() == ["load", "cuda/12.8"]
+
+
+@pytest.mark.parametrize(("site", "flag"), [("onebox.smollm2", []), ("h100-ib.llama", ["--nv"])])
+def test_a_container_sees_the_job_the_models_and_the_gpus(tmp_path: Path, site: str, flag: list[str]) -> None:
+    program(tmp_path / "bin", "apptainer")
+    script = entered(tmp_path, Runtime(kind=RuntimeKind.APPTAINER, path=f"~/{NASTY}.sif"), site=site)
+    words, _ = run(script, "vllm", NASTY, path=tmp_path / "bin")
+    assert words[: 2 + len(flag)] == ["apptainer", "exec", *flag]
+    assert words[-3:] == [f"{tmp_path}/{NASTY}.sif", "vllm", NASTY]
+    assert words[words.index("--bind") + 1] == str(tmp_path / "job")
+
+
+def test_without_an_environment_of_its_own_hpcserve_runs_with_the_python_that_submits(tmp_path: Path) -> None:
+    program(tmp_path / "own python", "python")
+    script = entered(tmp_path, Runtime(kind=RuntimeKind.NONE), name="hpcserve")
+    words, _ = run(script, "python", "-m", "hpcserve.agent")
+    assert words == ["python", "-m", "hpcserve.agent"]
+    other = entered(tmp_path, Runtime(kind=RuntimeKind.NONE), name="vllm")
+    assert "own python" not in other.read_text()
