@@ -23,15 +23,6 @@ __all__ = [
     "print_record",
     "site_option",
 ]
-    "examples",
-    "job_argument",
-    "job_roots",
-    "jobs_dir_option",
-    "json_option",
-    "print_job",
-    "print_record",
-    "site_option",
-]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
