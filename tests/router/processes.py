@@ -1,0 +1,136 @@
+"""A job directory with simulated engines and a router on it, all processes of this host; for tests and benchmarks."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from hpcserve.discovery import write_record
+from hpcserve.nouns import Endpoint, Handoff, Role
+from hpcserve.wire import encode_record, encode_yaml
+from tests import synthetic
+
+ENGINE_KEY = "sk-engine"
+HEADERS = {"Authorization": "Bearer sk-job"}
+BODY = {"model": "tiny", "prompt": "The longest river is the", "max_tokens": 6, "temperature": 0}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def until(wanted: Callable[[], Any], *, within_s: float = 20.0) -> Any:
+    end_s = time.monotonic() + within_s
+    while True:
+        try:
+            found = wanted()
+        except (httpx.HTTPError, OSError, ValueError):
+            found = None
+        if found:
+            return found
+        assert time.monotonic() < end_s, "it did not come to this"
+        time.sleep(0.02)
+
+
+class Job:
+    """A job directory with two simulated engines, and what starts a router on it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.processes: list[subprocess.Popen[bytes]] = []
+        for folder in ("keys", "endpoints", "heartbeats"):
+            (directory / folder).mkdir()
+        (directory / "keys" / "api.key").write_text("sk-job\n")
+        (directory / "keys" / "engine.key").write_text(ENGINE_KEY + "\n")
+        (directory / "plan.json").write_bytes(encode_record(synthetic.plan()))
+        (directory / "service.yaml").write_text(encode_yaml(synthetic.service(engine="sim", kv_lease_s=4)))
+        self.log = (directory / "router.log").open("wb")
+
+    def start_engine(self, role: Role, generation: str) -> subprocess.Popen[bytes]:
+        port, side = free_port(), free_port()
+        kind = "kv_producer" if role == Role.PREFILL else "kv_consumer"
+        transfer = {
+            "kv_connector": "NixlConnector",
+            "kv_role": kind,
+            "kv_connector_extra_config": {"kv_lease_duration": 4},
+        }
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "hpcserve.simengine", "serve", "tiny", "--port", str(port)),
+                *("--sim-kv-bytes-per-token", "23040", "--kv-transfer-config", json.dumps(transfer)),
+            ],
+            env=os.environ
+            | {
+                "VLLM_API_KEY": ENGINE_KEY,
+                "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+                "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side),
+            },
+            stdout=self.log,
+            stderr=self.log,
+        )
+        self.processes.append(process)
+        until(lambda: httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200)
+        endpoint = Endpoint(
+            id=f"{role}-0",
+            generation=generation,
+            role=role,
+            url=f"http://127.0.0.1:{port}",
+            node="node01",
+            pid=process.pid,
+            model="tiny",
+            engine="sim",
+            engine_version="1",
+            handoff=Handoff(
+                kind="nixl-pull",
+                connector="NixlConnector",
+                connector_version="sim",
+                block_size=32,
+                kv_dtype="bfloat16",
+                tensor_parallel=1,
+                lease_s=4,
+            ),
+            max_model_len=2048,
+            simulated=True,
+        )
+        write_record(self.directory / "endpoints" / f"{endpoint.id}.json", endpoint)
+        return process
+
+    def start_router(self, *words: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "hpcserve.router", "--job", str(self.directory), "--node", "node01"),
+                *("--host", "127.0.0.1", "--port", str(self.port), *words),
+            ],
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+        )
+        self.processes.append(process)
+        return process
+
+    def ready(self) -> bool:
+        return httpx.get(f"{self.url}/health").status_code == 200
+
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.directory / "router.state.json").read_text())
+        return found
+
+    def ask(self, **changes: Any) -> httpx.Response:
+        return httpx.post(f"{self.url}/v1/completions", headers=HEADERS, json=BODY | changes, timeout=20)
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.log.close()
