@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import httpx
 
@@ -93,11 +94,11 @@ class Served:
         )
 
     def complete_on(self, role: Role, prompt: str, **body: Any) -> dict[str, Any]:
-        """One completion straight from a worker, without any handoff."""
+        """One completion straight from a worker, without any handoff, and without leaving it a prefix to reuse."""
         answer = httpx.post(
             f"{self.endpoints()[role].url}/v1/completions",
             headers={"Authorization": f"Bearer {self.engine_key}"},
-            json={"model": self.model, "prompt": prompt, "temperature": 0, **body},
+            json={"model": self.model, "prompt": prompt, "temperature": 0, "cache_salt": uuid4().hex, **body},
             timeout=120,
         )
         answer.raise_for_status()
