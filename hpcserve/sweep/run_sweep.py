@@ -63,6 +63,7 @@ def run_sweep(
     """
     sweep = load_sweep(read_text(sweep_file), source=str(sweep_file))
     planned = plan_service(sweep_file.parent / sweep.service, site=site)
+    planned.model.require_whole()
     store = Results(folder=results.expanduser().absolute())
     if not _missing(sweep, planned, store, retry_invalid=retry_invalid):
         show("everything is measured already")

@@ -14,13 +14,16 @@ from hpcserve.site import fold_hosts
 
 __all__ = ["StepLauncher", "own_allocation"]
 
-_GRACE_S = 60.0
-"""From TERM to KILL: longer than the agents take to drain their workers."""
+_SCRIPT_S = 45.0
+"""How long the script may take to end its agents in order: longer than they take to drain their workers."""
+
+_STEP_S = 15.0
+"""How long the step may take to end on TERM where the script did not see to it."""
 
 _STEP_NAME = "agents"
 """`--job-name` of the agents' step in the job script."""
 
-_POLL_S = 0.2
+_POLL_S = 0.5
 
 
 def own_allocation() -> tuple[str, str]:
@@ -83,24 +86,32 @@ class StepLauncher:
         )
 
     def cancel(self, handle: JobHandle) -> None:
-        """TERM to the agents' step and the script, KILL to both after the time of grace; returns when they are gone."""
+        """TERM to the script; then TERM, then KILL to the step of agents that outlive it. Returns when all are gone."""
         if self._process is None:
             return
-        self._signal_step(handle.id, "TERM")
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-        end_s = time.monotonic() + _GRACE_S
-        while (self._process.poll() is None or _steps(handle.id)) and time.monotonic() < end_s:
-            time.sleep(_POLL_S)
-        self._signal_step(handle.id, "KILL")
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if not self._gone(handle.id, within_s=_SCRIPT_S):
+            _signal_steps(handle.id, "TERM")
+        if not self._gone(handle.id, within_s=_STEP_S):
+            _signal_steps(handle.id, "KILL")
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    @staticmethod
-    def _signal_step(allocation: str, name: str) -> None:
-        for step in _steps(allocation):
-            subprocess.run(["scancel", f"--signal={name}", step], check=False, capture_output=True)
+    def _gone(self, allocation: str, *, within_s: float) -> bool:
+        """Whether script and step end within that time."""
+        end_s = time.monotonic() + within_s
+        while self._process is not None and (self._process.poll() is None or _steps(allocation)):
+            if time.monotonic() >= end_s:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+
+def _signal_steps(allocation: str, name: str) -> None:
+    for step in _steps(allocation):
+        subprocess.run(["scancel", f"--signal={name}", step], check=False, capture_output=True)
 
 
 def _steps(allocation: str) -> tuple[str, ...]:

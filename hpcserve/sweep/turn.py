@@ -16,7 +16,7 @@ from hpcserve.bench import (
     target_of,
     unrealised_run,
 )
-from hpcserve.deploy import Planned, model_directory, prepare, write_job
+from hpcserve.deploy import Planned, model_directory, prepare, read_model, write_job
 from hpcserve.discovery import write_record
 from hpcserve.errors import HpcserveError, PlacementError, ServiceError, TimeoutExpiredError
 from hpcserve.fabric import fabric_of
@@ -92,6 +92,7 @@ def _service(order: Order, mine: PlacementOrder, plan: Plan, results: Results) -
     planned = Planned(
         site=order.site,
         service=service,
+        model=read_model(service, order.site),
         shape=order.shape,
         fabric=fabric_of(order.site),
         plan=plan,

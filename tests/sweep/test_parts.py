@@ -7,7 +7,7 @@ import submitit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcserve.deploy import Planned
+from hpcserve.deploy import ModelFiles, Planned
 from hpcserve.errors import HpcserveError, PlacementError, SchedulerError
 from hpcserve.fabric import fabric_of
 from hpcserve.model import shape_of
@@ -47,6 +47,7 @@ def _planned(where: Site | None = None) -> Planned:
     return Planned(
         site=described,
         service=wanted,
+        model=ModelFiles(directory=Path("/models/tiny"), config_text=_CONFIG_JSON, weights_bytes=None, trouble=""),
         shape=shape,
         fabric=fabric,
         plan=place(fabric=fabric, site=described, shape=shape, service=wanted),
