@@ -76,6 +76,7 @@ class RequestReader:
         self._body_limit_bytes = body_limit_bytes
         self._request = Request()
         self._header_bytes = 0
+        self._line_bytes = 0
         self._in_head = True
         self.error: BadMessageError | None = None
         self.ended = False
@@ -112,27 +113,24 @@ class RequestReader:
         """First byte of a message."""
         self._request = Request()
         self._in_head = True
+        self._line_bytes = 0
         self._header_bytes = max(self._header_bytes, 1)
 
     def on_url(self, url: bytes) -> None:
         """A piece of the target."""
         self._request.target += url  # may come in pieces
+        self._count_header(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        headers = self._request.headers
-        headers[name.lower()] = value
-        if len(headers) > _MOST_HEADERS:
-            self._fail(BadMessageError("The request has too many headers.", status=431))
+        self._request.headers[name.lower()] = value
+        self._count_header(len(name) + len(value) + 4)
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
         request = self._request
         parser = self._parser
         headers = request.headers
-        size = len(request.target) + sum(len(name) + len(value) + 4 for name, value in headers.items())
-        if size > self._header_limit_bytes:
-            self._fail(BadMessageError("The request's head is too large.", status=431))
         version = parser.get_http_version()
         if version not in {"1.1", "1.0"}:
             self._fail(BadMessageError(f"HTTP/{version} is not supported here."))
@@ -161,12 +159,19 @@ class RequestReader:
         self._in_head = True
         self._header_bytes = 0
 
+    def _count_header(self, size: int) -> None:
+        """The pieces that a head comes in say nothing of its size where its body comes with it: so each line counts."""
+        self._line_bytes += size + _LINE_BYTES
+        if self._line_bytes > self._header_limit_bytes:
+            self._fail(BadMessageError("The request's head is too large.", status=431))
+
     def _fail(self, error: BadMessageError) -> None:
         self.error = error
         raise error
 
 
-_MOST_HEADERS = 200
+_LINE_BYTES = 200
+"""What a header costs in memory beside its bytes; so many short ones count as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

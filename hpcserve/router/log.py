@@ -14,6 +14,8 @@ class Log:
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self._lines: list[str] = []
+        self._second = 0
+        self._stamp = ""
 
     def request(
         self, *, request_id: str, target: str, route: str, status: int, ttft_s: float | None, total_s: float, end: str
@@ -30,7 +32,11 @@ class Log:
         self._add(text)
 
     def _add(self, text: str) -> None:
-        self._lines.append(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
+        now = int(time.time())
+        if now != self._second:
+            self._second = now
+            self._stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+        self._lines.append(f"{self._stamp} {text}\n")
         if len(self._lines) >= _FLUSH_AT_LINES:
             self.flush()
 

@@ -94,9 +94,9 @@ class Prover:
             raise _FailedError(f"the prefill leg of {prefill.id} handed nothing over ({answer.reason})")
         asked = self._body(decode, block_size=handoff.block_size, nonce=nonce)
         handed = await self._complete(decode, decode_body(read_body(asked), answer.transfer), what="the decode leg")
-        after = await self._moved(decode, before)
         asked = self._body(decode, block_size=handoff.block_size, nonce=nonce)
         local = await self._complete(decode, asked, what="the local run")
+        after = await self._moved(decode, before)  # last: an idle vLLM shows a transfer at its next step only
         same_split = prefill.handoff.tensor_parallel == handoff.tensor_parallel
         wrong = difference(handed, local, same_split=same_split)
         if wrong:

@@ -301,7 +301,7 @@ BAD_HTTP = {
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "long head": b"GET /health HTTP/1.1\r\nA: " + b"x" * 70_000,
     "long url": b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n",
-    "many headers": b"GET /health HTTP/1.1\r\n" + b"".join(b"A%d: x\r\n" % n for n in range(300)) + b"\r\n",
+    "many headers": b"GET /health HTTP/1.1\r\n" + b"".join(b"A%d: x\r\n" % n for n in range(400)) + b"\r\n",
 }
 
 
