@@ -1,5 +1,6 @@
 """Slurm as a launcher: sbatch, squeue, sacct, scancel."""
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +23,10 @@ from hpcserve.scheduler.states import phase_of, reason_in_words
 __all__ = ["SlurmLauncher"]
 
 _NO_SUCH_COMMAND = 127
+
+# The agents let requests in flight end, and stop the engines: as long as the local launcher gives.
+_GRACE_S = 45.0
+_POLL_S = 0.5
 
 
 class SlurmLauncher:
@@ -77,8 +82,16 @@ class SlurmLauncher:
         )
 
     def cancel(self, handle: JobHandle) -> None:
-        """scancel; a job that Slurm does not know any more has ended already."""
+        """Tell a running job's script to stop and give it the time to; then scancel.
+
+        A job that Slurm does not know any more has ended already.
+        """
         job, cluster = _split(handle.id)
+        if self.state(handle).phase == "running":
+            ask("scancel", "--batch", "--signal=TERM", *cluster, job)
+            end_s = time.monotonic() + _GRACE_S
+            while self.state(handle).phase == "running" and time.monotonic() < end_s:
+                time.sleep(_POLL_S)
         answer = ask("scancel", *cluster, job)
         if answer.code == _NO_SUCH_COMMAND:
             raise MissingToolError("there is no scancel on this machine", remedy="run this where the job was submitted")

@@ -207,12 +207,11 @@ def test_term_reaches_the_agents_and_the_job_ends_well(tmp_path: Path) -> None:
 
 SLURM_STAND_INS = {
     "srun": (
-        'env | grep ^SLURM_ | sort >"$SEEN/env"; printf "%s\\n" "$@" >"$SEEN/srun"; echo $$ >"$SEEN/srun.pid"; '
-        'if [[ $ENDS == told ]]; then touch "$SEEN/up"; exec sleep 30; fi; exit "${ENDS:-0}"'
+        'env | grep ^SLURM_ | sort >"$SEEN/env"; printf "%s\\n" "$@" >"$SEEN/srun"; '
+        'if [[ $ENDS == told ]]; then touch "$SEEN/up"; while [[ ! -e stop.json ]]; do sleep 0.1; done; exit 143; fi; '
+        'exit "${ENDS:-0}"'
     ),
     "scontrol": "echo node03; echo node04",
-    "squeue": 'echo "4242.0 submitit"; echo "4242.3 agents"; echo "4242.batch batch"',
-    "scancel": 'echo "$@" >>"$SEEN/scancel"; kill "$(cat "$SEEN/srun.pid")"',
 }
 
 
@@ -306,8 +305,8 @@ def test_the_job_ends_as_srun_ends(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == code
 
 
-def test_a_job_that_is_told_to_stop_tells_the_agents_step_and_no_other(tmp_path: Path) -> None:
-    environment = batch_environment(tmp_path, ENDS="told")
+def test_a_job_that_is_told_to_stop_tells_the_agents_by_a_file(tmp_path: Path) -> None:
+    environment = batch_environment(tmp_path, ENDS="told", SLURM_RESTART_COUNT="2")
     script = ["bash", str(tmp_path / "job" / "job.sbatch")]
     with subprocess.Popen(script, env=environment) as batch:
         end = time.monotonic() + 20
@@ -315,4 +314,5 @@ def test_a_job_that_is_told_to_stop_tells_the_agents_step_and_no_other(tmp_path:
             time.sleep(0.05)
         batch.send_signal(signal.SIGTERM)
         assert batch.wait(timeout=20) == 0
-    assert (tmp_path / "scancel").read_text() == "--signal=TERM 4242.3\n"
+    told = json.loads((tmp_path / "job" / "stop.json").read_text())
+    assert told == {"schema": "hpcserve.stop/1", "life": "4242.2"}

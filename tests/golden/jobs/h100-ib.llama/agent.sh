@@ -33,9 +33,9 @@ while [[ $stopping == no ]]; do
   done
   agent=
 
-  # 0: the agent has done its work; 143: it was told to stop (128 + SIGTERM).
-  if [[ $code -eq 0 || $code -eq 143 ]]; then exit 0; fi
-  if [[ -e failed.json ]]; then break; fi
+  # 0: the agent has ended its workers; 143 (128 + SIGTERM): it was stopped before it could.
+  if [[ $code -eq 0 ]]; then exit 0; fi
+  if [[ $code -eq 143 || -e failed.json ]]; then break; fi
 
   # One that lived for a minute was sound: start it again soon. One that dies at once is given longer and longer.
   if ((SECONDS - started_s > 60)); then pause_s=1; fi
@@ -47,5 +47,5 @@ done
 
 # The last agent died, so nobody ends the workers that it had started.
 "${within[@]}" python -m hpcserve.agent --job /shared/jobs/llama-1 --node "$node" --end-leftovers >>"logs/agent.$node.log" 2>&1
-if [[ $stopping == yes ]]; then exit 0; fi
+if [[ $stopping == yes || $code -eq 143 ]]; then exit 0; fi
 exit "$code"

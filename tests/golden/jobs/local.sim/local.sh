@@ -31,7 +31,7 @@ umask 077
 cd -- /shared/jobs/sim-1 || exit 1
 
 # Started a second time, it must not read what its first life left.
-rm -f -- exit.json failed.json decided.json plan.json router.json router.state.json \
+rm -f -- exit.json failed.json stop.json decided.json plan.json router.json router.state.json router.leader \
   nodes/*.json endpoints/*.json heartbeats/*.json workers/*.state.json
 
 # The first node is the head: its agent places the workers and runs the router.
