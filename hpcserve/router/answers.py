@@ -1,11 +1,11 @@
-"""What the router itself answers: heads, OpenAI-style errors, small JSON documents, error events."""
+"""What the router writes itself: heads to engines and clients, OpenAI-style errors, small JSON, error events."""
 
 import msgspec
 
-from hpcserve.router.http1 import REASONS, ResponseHead
+from hpcserve.router.http1 import REASONS, Request, ResponseHead
 from hpcserve.routing import Refusal
 
-__all__ = ["error_answer", "error_event", "error_text", "head_of", "json_answer", "passed_head"]
+__all__ = ["engine_head", "error_answer", "error_event", "error_text", "head_of", "json_answer", "passed_head"]
 
 _KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -73,3 +73,22 @@ def passed_head(head: ResponseHead, *, route: bytes, request_id: bytes, keep_ali
     lines.append(b"x-hpcserve-route: " + route)
     lines.append(b"connection: keep-alive\r\n\r\n" if keep_alive else b"connection: close\r\n\r\n")
     return b"\r\n".join(lines)
+
+
+_FORWARDED = (b"traceparent", b"tracestate")
+
+
+def engine_head(request: Request, *, authority: str, length: int, request_id: str, key: bytes) -> bytes:
+    """A head from scratch: nothing that a client wrote shapes it but the path, the trace context and the id."""
+    headers = request.headers
+    lines = [
+        b"POST %b HTTP/1.1" % request.target.partition(b"?")[0],
+        b"host: " + authority.encode(),
+        b"content-type: application/json",
+        b"content-length: %d" % length,
+        b"x-request-id: " + request_id.encode(),
+    ]
+    if key:
+        lines.append(b"authorization: Bearer " + key)
+    lines += [b"%b: %b" % (name, headers[name]) for name in _FORWARDED if name in headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n"

@@ -12,7 +12,11 @@ _LONGEST_BYTES = 16 << 20
 
 
 class AskError(Exception):
-    """No answer: says why in a few words."""
+    """No answer: says why in a few words. `timed_out`: there was a connection or the wait for one, and nothing came."""
+
+    def __init__(self, reason: str, *, timed_out: bool = False) -> None:
+        super().__init__(reason)
+        self.timed_out = timed_out
 
 
 class _Waiting:
@@ -70,7 +74,7 @@ async def ask(
         async with asyncio.timeout(timeout_s):
             return await future
     except TimeoutError:
-        raise AskError(f"no answer within {timeout_s:g} s") from None
+        raise AskError(f"no answer within {timeout_s:g} s", timed_out=True) from None
     finally:
         if not leg.over:
             leg.abort()

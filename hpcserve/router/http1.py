@@ -119,12 +119,12 @@ class RequestReader:
     def on_url(self, url: bytes) -> None:
         """A piece of the target."""
         self._request.target += url  # may come in pieces
-        self._count_header(len(url))
+        self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
         self._request.headers[name.lower()] = value
-        self._count_header(len(name) + len(value) + 4)
+        self._count(len(name) + len(value) + _LINE_BYTES)
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
@@ -159,9 +159,9 @@ class RequestReader:
         self._in_head = True
         self._header_bytes = 0
 
-    def _count_header(self, size: int) -> None:
+    def _count(self, size: int) -> None:
         """The pieces that a head comes in say nothing of its size where its body comes with it: so each line counts."""
-        self._line_bytes += size + _LINE_BYTES
+        self._line_bytes += size
         if self._line_bytes > self._header_limit_bytes:
             self._fail(BadMessageError("The request's head is too large.", status=431))
 

@@ -149,17 +149,27 @@ class Watcher:
         key = (endpoint.id, endpoint.generation)
         last_s = self._answered_s.setdefault(key, desk.now_s())
         try:
-            status, _ = await ask(desk.pools, endpoint, "/health", timeout_s=_HEALTH_TIMEOUT_S)
+            status = await self._health(endpoint)
         except AskError as error:
-            now_s = desk.now_s()
-            slow = "no answer within" in str(error)
-            if slow and now_s - last_s < _UNRESPONSIVE_S:
+            silent_s = desk.now_s() - last_s
+            if error.timed_out and silent_s < _UNRESPONSIVE_S:
                 return
             if desk.roster.probed(endpoint, well=False):
                 desk.log.event(f"worker {endpoint.id}: left out: {error}")
-            desk.pools.break_off(endpoint, f"{endpoint.id} does not answer")
+            if error.timed_out:  # what is gone breaks its connections itself; what hangs does not
+                desk.pools.break_off(endpoint, f"{endpoint.id} has not answered for {silent_s:.0f} s")
             return
         self._answered_s[key] = desk.now_s()
         if desk.roster.probed(endpoint, well=status == _OK):
             desk.log.event(f"worker {endpoint.id}: /health says {status}")
             self._changed.set()
+
+    async def _health(self, endpoint: Endpoint) -> int:
+        """The status of `/health`; tried twice, as a kept connection may have been closed a moment ago."""
+        try:
+            status, _ = await ask(self._desk.pools, endpoint, "/health", timeout_s=_HEALTH_TIMEOUT_S)
+        except AskError as error:
+            if error.timed_out:
+                raise
+            status, _ = await ask(self._desk.pools, endpoint, "/health", timeout_s=_HEALTH_TIMEOUT_S)
+        return status

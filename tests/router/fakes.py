@@ -79,6 +79,7 @@ class FakeEngine:
         self.running = 0
         self.generated = 0
         self.healthy = True
+        self.silent_s = 0.0
         self.open = 0
         self.accepted = 0
         self._server: asyncio.Server | None = None
@@ -151,6 +152,7 @@ class FakeEngine:
         headers = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
         raw = await reader.readexactly(int(headers.get("content-length", "0")))
         if method == "GET":
+            await asyncio.sleep(self.silent_s)
             text = self._metrics() if path == "/metrics" else "{}"
             await send(writer, 200 if self.healthy else 500, text.encode())
             return True

@@ -1,10 +1,14 @@
 import asyncio
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpcserve.discovery import Snapshot
 from hpcserve.nouns import Role
+from hpcserve.router import watching
 from hpcserve.router.desk import Limits
 from tests.router.fakes import (
     Behaviour,
@@ -427,3 +431,54 @@ def test_a_slow_client_slows_the_engine_down() -> None:
             await rig.settle()
 
     asyncio.run(run())
+
+
+def test_a_worker_that_hangs_is_given_up_and_one_that_blinks_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_HEALTH_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(watching, "_UNRESPONSIVE_S", 0.3)
+    monkeypatch.setattr(watching, "_HEALTH_S", 0.05)
+
+    async def run(tmp_path: Path) -> None:
+        engine = FakeEngine(Role.AGGREGATED)
+        async with Rig(engine) as rig:
+            watcher = watching.Watcher(
+                rig.desk,
+                look=lambda: Snapshot(endpoints=(engine.endpoint,), warnings=()),
+                prover=rig.prover,
+                sessions=rig.sessions,
+                state_path=tmp_path / "router.state.json",
+            )
+            task = asyncio.create_task(watcher.run())
+
+            async def stall(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+                begin_stream(writer)
+                writer.write(chunk(event({"choices": [{"index": 0, "text": " a"}]})))
+                await writer.drain()
+                await asyncio.sleep(60)
+                return True
+
+            engine.behave = stall
+            client = await rig.connect()
+            await client.post("/v1/completions", BODY | {"stream": True})
+            await asyncio.sleep(0.15)
+            engine.silent_s = 0.1  # slower than one look may take, but not for long
+            await asyncio.sleep(0.15)
+            engine.silent_s = 0.0
+            await asyncio.sleep(0.2)
+            assert rig.desk.metrics.in_flight == 1
+            assert rig.state().waiting_for == ()
+            engine.silent_s = 60.0
+            answer = await asyncio.wait_for(client.answer(), 5)
+            assert not answer.whole
+            assert b"worker_lost" in answer.events[-1]
+            assert rig.state().waiting_for == ("aggregated-0: does not answer",)
+            engine.silent_s = 0.0
+            engine.behave = None
+            await asyncio.sleep(0.2)
+            assert (await rig.ask("/v1/completions", BODY)).text == RIGHT
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await rig.settle()
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(run(Path(directory)))
