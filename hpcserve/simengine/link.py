@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import time
 from itertools import count
 
 __all__ = ["SharedLink"]
@@ -22,7 +23,7 @@ class SharedLink:
     async def carry(self, size_bytes: int) -> None:
         """Return when `size_bytes` have passed."""
         loop = asyncio.get_running_loop()
-        self._advance(loop.time())
+        self._advance()
         done: asyncio.Future[None] = loop.create_future()
         heapq.heappush(self._waiting, (self._carried + size_bytes, next(self._order), done))
         self._schedule(loop)
@@ -30,12 +31,13 @@ class SharedLink:
             await done
         finally:
             if not done.done() or done.cancelled():
-                self._advance(loop.time())
+                self._advance()
                 self._waiting = [entry for entry in self._waiting if entry[2] is not done]
                 heapq.heapify(self._waiting)
                 self._schedule(loop)
 
-    def _advance(self, now_s: float) -> None:
+    def _advance(self) -> None:
+        now_s = time.monotonic()  # uvloop's clock stands still within a millisecond
         if self._waiting:
             self._carried += (now_s - self._seen_s) * self._bytes_per_s / len(self._waiting)
         self._seen_s = now_s
@@ -51,7 +53,7 @@ class SharedLink:
 
     def _finish_first(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        self._advance(loop.time())
+        self._advance()
         if self._waiting:
             end, _, done = heapq.heappop(self._waiting)
             self._carried = max(self._carried, end)
