@@ -27,10 +27,12 @@ while [[ $stopping == no ]]; do
   agent=$!
   wait "$agent"
   code=$?
-  while kill -0 "$agent" 2>/dev/null; do
+  # A signal interrupts `wait`; only the last one tells how the agent ended.
+  while [[ $stopping == yes ]] && kill -0 "$agent" 2>/dev/null; do wait "$agent"; done
+  if [[ $stopping == yes ]]; then
     wait "$agent"
     code=$?
-  done
+  fi
   agent=
 
   # 0: the agent has ended its workers; 143 (128 + SIGTERM): it was stopped before it could.
