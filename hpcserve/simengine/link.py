@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import time
+from collections.abc import Callable
 from itertools import count
 
 __all__ = ["SharedLink"]
@@ -11,7 +12,9 @@ __all__ = ["SharedLink"]
 class SharedLink:
     """One-way, `gb_per_s` GB/s for all transfers together; n at once get 1/n each, as UCX does over one TCP link."""
 
-    def __init__(self, gb_per_s: float) -> None:
+    def __init__(self, gb_per_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """The clock is not the loop's: uvloop's stands still within a millisecond."""
+        self._clock = clock
         self._bytes_per_s = gb_per_s * 1e9
         self._carried = 0.0
         """Bytes that each transfer has moved that was there from the beginning."""
@@ -37,7 +40,7 @@ class SharedLink:
                 self._schedule(loop)
 
     def _advance(self) -> None:
-        now_s = time.monotonic()  # uvloop's clock stands still within a millisecond
+        now_s = self._clock()
         if self._waiting:
             self._carried += (now_s - self._seen_s) * self._bytes_per_s / len(self._waiting)
         self._seen_s = now_s

@@ -68,6 +68,12 @@ def complete(client: httpx.Client, length: int, start: int = 10, **body: Any) ->
     return client.post("/v1/completions", json={"prompt": prompt, "max_tokens": 4, "ignore_eos": True, **body})
 
 
+def prefill_seconds(client: httpx.Client) -> float:
+    """Sum of all times to first token."""
+    lines = client.get("/metrics").text.splitlines()
+    return float(next(line for line in lines if line.startswith("vllm:time_to_first_token_seconds_sum")).split()[-1])
+
+
 def hand_off(prefill: httpx.Client, decode: httpx.Client, length: int, start: int = 10) -> httpx.Response:
     first = complete(prefill, length, start, max_tokens=1, kv_transfer_params=REMOTE)
     return complete(decode, length, start, kv_transfer_params=first.json()["kv_transfer_params"])
@@ -80,7 +86,7 @@ def test_sigterm_ends_it_at_once_with_zero() -> None:
             start_s = time.monotonic()
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=5) == 0
-        assert time.monotonic() - start_s < 1
+        assert time.monotonic() - start_s < 3
 
 
 def test_taken_port_is_a_sentence_and_a_failure() -> None:
@@ -108,10 +114,10 @@ def test_prefill_and_decode_take_the_time_that_is_set() -> None:
         start_s = time.monotonic()
         complete(client, 200, max_tokens=6)
         took_s = time.monotonic() - start_s
-        assert took_s == pytest.approx(0.2 + 5 * 0.02, rel=0.25)
-        start_s = time.monotonic()
+        assert 0.29 <= took_s < 0.9
+        before = prefill_seconds(client)
         complete(client, 200, max_tokens=6)  # all but the last 8 tokens are cached
-        assert time.monotonic() - start_s < took_s - 0.1
+        assert 0.007 <= prefill_seconds(client) - before < 0.15
 
 
 def test_transfer_takes_bytes_over_rate() -> None:
@@ -123,7 +129,7 @@ def test_transfer_takes_bytes_over_rate() -> None:
         assert hand_off(prefill, decode, 300).status_code == 200
         counters = read_counters(decode.get("/metrics").text)
         assert counters.xfer_bytes == 320 * KV_BYTES
-        assert counters.xfer_seconds == pytest.approx(0.32, rel=0.1)
+        assert 0.319 <= counters.xfer_seconds < 0.5
 
 
 def test_lease_is_prolonged_while_a_pull_waits() -> None:
@@ -147,7 +153,7 @@ def test_dead_prefill_engine(policy: str, status: int) -> None:
             process.wait()
         start_s = time.monotonic()
         answer = complete(decode, 40, kv_transfer_params=first["kv_transfer_params"])
-        assert time.monotonic() - start_s < 1  # an engine that was met: no handshake time-out
+        assert time.monotonic() - start_s < 4  # an engine that was met: no handshake time-out of 5 s
         assert answer.status_code == status
         if status == 200:
             local = complete(reference, 40).json()["choices"][0]["text"]
@@ -167,7 +173,7 @@ def test_unknown_prefill_engine_costs_the_handshake_timeout() -> None:
     with engine(role="kv_consumer") as (decode, _):
         start_s = time.monotonic()
         assert complete(decode, 40, kv_transfer_params=params).status_code == 500
-        assert time.monotonic() - start_s == pytest.approx(5, abs=0.5)
+        assert 4.9 <= time.monotonic() - start_s < 10
 
 
 @pytest.mark.parametrize("blocks", [None, [], [[]], [1, 2], [["1"]], [[1]]])
