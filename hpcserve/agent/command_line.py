@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -40,8 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--end-leftovers", action="store_true", help="only end what earlier agents of this node left running"
     )
     given = parser.parse_args(arguments)
+    logging.Formatter.converter = time.gmtime
     logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", datefmt="%FT%T%z"
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s.%(msecs)03d+0000 %(levelname)s %(message)s",
+        datefmt="%FT%T",
     )
     job = given.job.resolve()
     if given.end_leftovers:

@@ -178,6 +178,7 @@ class Worker:
             if self._now_s() > deadline:
                 raise ServiceError(f"it was not healthy {pace.start_s:.0f} s after its start")
             await asyncio.sleep(pace.poll_s)
+        LOG.info("%s: healthy", self.id)
         self._check_own(program)
 
     def _check_own(self, program: Program) -> None:
