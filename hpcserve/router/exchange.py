@@ -247,8 +247,9 @@ class Exchange:
         if attempt is None:
             return
         attempt.load.in_flight -= 1
-        if attempt.lease is not None:
-            attempt.lease.stop()
+        lease, attempt.lease = attempt.lease, None  # they know each other: left so, only the collector would free them
+        if lease is not None:
+            lease.stop()
         if not self._passing:
             self._waited_s += self._desk.now_s() - attempt.leg.sent_s
             attempt.load.transfers -= attempt.stage == "decode"
