@@ -15,6 +15,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents and item.get_closest_marker("soak") is None:
             item.add_marker(pytest.mark.real)
+    # The shared service holds two of the four nodes until the end: what needs more of them comes first.
+    items.sort(key=lambda item: item.get_closest_marker("whole_cluster") is None)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
@@ -118,3 +119,44 @@ def test_with_the_lease_rule_the_answer_is_right(short_lease: Served, reference:
     short_lease.heal(within_s=180)
     again = short_lease.complete(LONG_PROMPT, max_tokens=TOKENS, logprobs=2)
     assert assert_right_or_clean_error(again, reference)
+
+
+def test_two_services_at_once_share_no_port_and_no_file(served: Served, short_lease: Served) -> None:
+    ports, files = [], []
+    for service in (served, short_lease):
+        plan = service.plan
+        ports.append(
+            {(worker.node, worker.port) for worker in plan.workers}
+            | {(worker.node, worker.side_channel_port) for worker in plan.workers}
+            | {(plan.router.node, plan.router.port)}
+        )
+        files.append(files_of(service, below=service.directory.parent))
+    assert not ports[0] & ports[1]
+    assert not files[0] & files[1]
+    for service, opened in zip((served, short_lease), files, strict=True):
+        assert opened
+        assert all(path.is_relative_to(service.directory) for path in opened)
+
+
+def files_of(service: Served, *, below: Path) -> set[Path]:
+    """Files below a folder that the service's processes have open."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and mark_of(entry) == str(service.directory):
+            for descriptor in (entry / "fd").iterdir():
+                try:
+                    path = descriptor.readlink()
+                except OSError:
+                    continue
+                if path.is_relative_to(below):
+                    found.add(path)
+    return found
+
+
+def mark_of(process: Path) -> str | None:
+    """The job that a process belongs to, as its environment says."""
+    try:
+        words = (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return next((word[13:].decode() for word in words if word.startswith(b"HPCSERVE_JOB=")), None)
