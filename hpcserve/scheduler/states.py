@@ -87,4 +87,6 @@ def reason_in_words(reason: str) -> str:
     if not plain:
         return ""
     known = _REASONS.get(plain) or next((text for start, text in _FAMILIES if plain.startswith(start)), None)
+    if known and plain == "None":  # Slurm's word for a job that it has not looked at
+        return known
     return f"{known} ({plain})" if known else plain
