@@ -23,9 +23,9 @@ class BusyLimits(Noun):
     """When a host is too busy to measure on.
 
     On a CPU-only cluster the engines themselves use every core, so the load during a run says nothing. What others do
-    shows right before and right after it, while the service has no request: more than a quarter of all cores busy then
-    is somebody else's work. During the run, what the hypervisor took away (steal) and how late the load generator
-    sent its requests show it.
+    shows right before and right after it, while the service has no request: more than a quarter of all cores busy then,
+    and still busy a few seconds later, is somebody else's work. During the run, what the hypervisor took away (steal)
+    and how late the load generator sent its requests show it.
     """
 
     others_share: NonNegative = 0.25

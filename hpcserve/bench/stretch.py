@@ -16,6 +16,9 @@ from hpcserve.nouns import Run, Sample, Transfers
 
 __all__ = ["Offered", "measure"]
 
+_AFTERMATH_S = 3.0
+"""Others' work that began during the run goes on for longer than this after it; what ends sooner is a coincidence."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
@@ -54,7 +57,7 @@ async def measure(
     except ServiceError as error:
         offered, moved = Offered(generator="unknown", samples=(), duration_s=0.0, failures=(str(error),)), Tally()
     steal = cpu_times().steal_share_since(cpu)
-    others_after = await asyncio.to_thread(quiet_share, limits, settle_s=0.0)
+    others_after = await asyncio.to_thread(quiet_share, limits, settle_s=_AFTERMATH_S)
     load = load_of(point, target.service, generator=offered.generator, argv=offered.argv)
     backwards = ("a counter of KV transfers went backwards",) if min(moved.count, moved.bytes, moved.failed) < 0 else ()
     transfers = None

@@ -45,7 +45,8 @@ def judge(evidence: Evidence, limits: BusyLimits) -> Validity:
 
     - fewer requests were recorded than were to be sent, a request failed, or no output token came;
     - where KV should move: fewer transfers than good answers, a failed transfer, a counter that went backwards, bytes
-      that differ from tokens x bytes per token by more than one block a request; alone: not one transfer a request;
+      that differ from tokens x bytes per token by more than one block a request (also where decode workers had the KV
+      already: the workload says that it moves); alone: not one transfer a request;
     - a worker was another one at the end than at the start;
     - requests came at a rate that is more than 10 % off the one that was to be offered;
     - the host was too busy (see `BusyLimits`).
@@ -88,10 +89,14 @@ def _of_transfers(evidence: Evidence) -> Iterator[str]:
         yield f"{moved.count} KV transfers for {len(evidence.samples)} requests, one each was wanted"
     if moved.failed:
         yield f"{moved.failed} KV transfers failed"
-    warm_tokens = evidence.warm_ups * evidence.load.input_tokens
-    tokens = sum(sample.input_tokens for sample in good) + warm_tokens - evidence.cached_tokens
-    slack = evidence.block_tokens * per_token * max(len(good) + evidence.warm_ups, 1)
-    if abs(moved.bytes - tokens * per_token) > slack:
+    tokens = sum(sample.input_tokens for sample in good) + evidence.warm_ups * evidence.load.input_tokens
+    slack_tokens = evidence.block_tokens * max(len(good) + evidence.warm_ups, 1)
+    if evidence.cached_tokens > slack_tokens:
+        yield (
+            f"decode workers had {evidence.cached_tokens} of {tokens} prompt tokens in their own prefix cache, "
+            "and that KV did not move: give the decode pool `args: [--no-enable-prefix-caching]`"
+        )
+    elif abs(moved.bytes - tokens * per_token) > slack_tokens * per_token:
         yield f"{moved.bytes} bytes of KV moved, {tokens * per_token:.0f} were due for {tokens} tokens"
 
 
