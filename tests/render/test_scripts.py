@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hpcserve.engines import EngineCommand
 from hpcserve.errors import InputError
 from hpcserve.nouns import JobFile
 from hpcserve.render import render_job, render_worker
+from hpcserve.scheduler.processes import marked, send
 from tests.golden.cases import TEMPLATES, Case, case
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
@@ -50,11 +52,47 @@ def job_in(directory: Path, name: str, *, python_folder: Path) -> Case:
 
 
 def agent_stand_in(folder: Path, body: str) -> Path:
-    """A `python` that stands in for the agent: `body` is bash, its arguments are the agent's."""
+    """A `python` that stands in for the agent: `body` is bash, its arguments are the agent's. Nobody sleeps long."""
     folder.mkdir()
-    (folder / "python").write_text(f"#!/bin/bash\n{body}\n")
-    (folder / "python").chmod(0o755)
+    for name, text in {"python": body, "sleep": 'exec /bin/sleep "$(($1 > 9 ? $1 : 0))"'}.items():
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o755)
     return folder
+
+
+def test_an_agent_that_dies_at_once_again_and_again_is_given_up_and_its_workers_are_ended(tmp_path: Path) -> None:
+    folder = agent_stand_in(tmp_path / "bin", 'echo "$@" >>"$HPCSERVE_JOB/seen.$6"; exit 127')
+    (folder / "sleep").write_text("#!/bin/bash\n")
+    job = tmp_path / "job"
+    job_in(job, "local.sim", python_folder=folder)
+    assert run_local(job).returncode == 127
+    seen = (job / "seen.local1").read_text().splitlines()
+    assert [line.rpartition(" ")[2] for line in seen] == ["--head"] * 10 + ["--end-leftovers"]
+    log = (job / "logs" / "agent.local1.log").read_text()
+    assert re.findall(r"starting it again in (\d+) s", log) == ["1", "2", "4", "8", "16", "32", "32", "32", "32"]
+    assert "ended with 127, 10 times in a row; given up" in log
+    assert json.loads((job / "exit.json").read_text())["code"] == 127
+
+
+@pytest.mark.parametrize("after_ms", [8, 16, 24, 32])
+def test_a_stop_while_the_agents_are_started_leaves_none(tmp_path: Path, after_ms: int) -> None:
+    body = 'if [[ $* == *--end-leftovers ]]; then exit 0; fi; trap "exit 0" TERM; while true; do /bin/sleep 0.05; done'
+    folder = agent_stand_in(tmp_path / "bin", body)
+    job = tmp_path / "job"
+    job_in(job, "local.sim", python_folder=folder)
+    script = job / "local.sh"
+    many = script.read_text().replace("for node in local1 local2", "for node in local{1..25}")
+    assert "{1..25}" in many
+    script.write_text(many)
+    with subprocess.Popen(["bash", str(script)], env=ENVIRONMENT, start_new_session=True) as leader:
+        time.sleep(after_ms / 1000)
+        leader.send_signal(signal.SIGTERM)
+        leader.wait(timeout=20)
+    end = time.monotonic() + 5
+    while (left := marked("HPCSERVE_JOB", str(job))) and time.monotonic() < end:
+        time.sleep(0.05)
+    send(left, signal.SIGKILL)
+    assert not left
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -303,6 +341,37 @@ def test_the_job_ends_as_srun_ends(tmp_path: Path) -> None:
     code, _, _ = run_sbatch(tmp_path, ENDS="139")
     assert code == 139
     assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == code
+
+
+def test_a_stop_before_the_agents_have_started_is_not_lost(tmp_path: Path) -> None:
+    environment = batch_environment(tmp_path, ENDS="told")
+    (tmp_path / "commands" / "scontrol").write_text('#!/bin/bash\ntouch "$SEEN/asked"; sleep 0.5; echo node03\n')
+    with subprocess.Popen(["bash", str(tmp_path / "job" / "job.sbatch")], env=environment) as batch:
+        end = time.monotonic() + 20
+        while not (tmp_path / "asked").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        batch.send_signal(signal.SIGTERM)
+        assert batch.wait(timeout=20) == 0
+    assert (tmp_path / "up").exists()  # the agents' step was started, and was told by the file
+    assert json.loads((tmp_path / "job" / "stop.json").read_text())["life"] == "4242.0"
+    assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == 0
+
+
+def test_a_job_that_cannot_learn_its_nodes_says_so_and_ends(tmp_path: Path) -> None:
+    environment = batch_environment(tmp_path)
+    (tmp_path / "commands" / "scontrol").write_text("#!/bin/bash\nexit 1\n")
+    done = subprocess.run(
+        ["bash", str(tmp_path / "job" / "job.sbatch")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "scontrol names no node of node[03-04]" in done.stderr
+    assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == 1
+    assert not (tmp_path / "srun").exists()
 
 
 def test_a_job_that_is_told_to_stop_tells_the_agents_by_a_file(tmp_path: Path) -> None:

@@ -20,11 +20,13 @@ stopping=no
 trap 'stopping=yes; [[ -z $agent ]] || kill -TERM "$agent" 2>/dev/null' TERM INT HUP
 
 pause_s=1
+deaths=0
 while [[ $stopping == no ]]; do
   started_s=$SECONDS
   "${within[@]}" python -m hpcserve.agent --job /shared/jobs/sim-1 --node "$node" --nodes "$HPCSERVE_NODES" "${head[@]}" \
     >>"logs/agent.$node.log" 2>&1 &
   agent=$!
+  if [[ $stopping == yes ]]; then kill -TERM "$agent" 2>/dev/null; fi # told before its pid was known
   wait "$agent"
   code=$?
   # A signal interrupts `wait`; only the last one tells how the agent ended.
@@ -39,8 +41,14 @@ while [[ $stopping == no ]]; do
   if [[ $code -eq 0 ]]; then exit 0; fi
   if [[ $code -eq 143 || -e failed.json ]]; then break; fi
 
-  # One that lived for a minute was sound: start it again soon. One that dies at once is given longer and longer.
-  if ((SECONDS - started_s > 60)); then pause_s=1; fi
+  # One that lived for a minute was sound: start it again soon. One that dies at once is given longer and longer, and
+  # is given up after ten times (about three minutes): a runtime that is not there on this node will not appear.
+  if ((SECONDS - started_s > 60)); then pause_s=1 deaths=0; fi
+  deaths=$((deaths + 1))
+  if ((deaths >= 10)); then
+    echo "agent.sh: the agent on $node ended with $code, $deaths times in a row; given up" >>"logs/agent.$node.log"
+    break
+  fi
   echo "agent.sh: the agent on $node ended with $code; starting it again in $pause_s s" >>"logs/agent.$node.log"
   sleep "$pause_s" &
   wait $!

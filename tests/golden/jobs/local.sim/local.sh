@@ -37,13 +37,14 @@ rm -f -- exit.json failed.json stop.json decided.json plan.json router.json rout
 # The first node is the head: its agent places the workers and runs the router.
 export HPCSERVE_HEAD=local1 HPCSERVE_NODES=2
 agents=()
+stopping=no
+trap 'stopping=yes; kill -TERM "${agents[@]}" 2>/dev/null' TERM INT HUP
 for node in local1 local2; do
+  if [[ $stopping == yes ]]; then break; fi
   HPCSERVE_NODE=$node bash agent.sh &
   agents+=("$!")
 done
-
-stopping=no
-trap 'stopping=yes; kill -TERM "${agents[@]}" 2>/dev/null' TERM INT HUP
+if [[ $stopping == yes ]]; then kill -TERM "${agents[@]}" 2>/dev/null; fi # told before the last one's pid was known
 
 # The highest exit code of all agents, as srun gives it.
 code=0
