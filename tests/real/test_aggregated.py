@@ -29,9 +29,7 @@ def test_auto_obeys_the_verdict_and_one_worker_serves(aggregated: Served) -> Non
     assert not plan.verdict.disaggregate
     assert plan.mode == "aggregated"
     assert [worker.id for worker in plan.workers] == ["aggregated-0"]
-    answer = aggregated.complete("Question: What is the capital of France?\nAnswer:", max_tokens=12)
-    assert answer.status_code == 200, answer.text
-    assert "Paris" in answer.json()["choices"][0]["text"]
+    assert "Paris" in aggregated.chat("What is the capital of France?")
     assert "aggregated-0" in hpcserve("status", aggregated.directory)
     endpoint = next(iter(aggregated.endpoints().values()))
     assert endpoint.handoff is None

@@ -10,9 +10,10 @@ from hpcserve.report import is_good
 from hpcserve.wire import decode_record
 from tests.real.harness import SERVICE, Parts, hpcserve
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.whole_cluster]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.whole_cluster]
 
 TOP_RATE = 3.0
+TRIES = 3
 BLOCK_BYTES = 32 * 23_040
 SWEEP = f"""\
 schema: hpcserve.sweep/1
@@ -34,10 +35,17 @@ time: 0:20:00
 
 @pytest.fixture(scope="module")
 def results(parts: Parts) -> Path:
-    """The folder of a finished sweep; started twice, the second time nothing is left to measure."""
+    """The folder of a finished sweep; started once more, nothing is left to measure.
+
+    A run that met a busy machine is invalid and measured again, as a user would do.
+    """
     sweep, folder = parts.jobs / "sweep.yaml", parts.jobs / "results"
     sweep.write_text(SWEEP)
-    hpcserve("sweep", sweep, "--site", parts.site, "--results", folder, within_s=500)
+    for _ in range(TRIES):
+        hpcserve("sweep", sweep, "--site", parts.site, "--results", folder, "--retry-invalid", within_s=500)
+        found = [decode_record(Run, path.read_bytes()) for path in (folder / "runs").glob("*.json")]
+        if all(run.validity.valid for run in found):
+            break
     written = {path.name: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}
     hpcserve("sweep", sweep, "--site", parts.site, "--results", folder)
     assert written == {path.name: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}
