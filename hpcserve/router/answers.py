@@ -7,12 +7,10 @@ from hpcserve.routing import Refusal
 
 __all__ = ["engine_head", "error_answer", "error_event", "error_text", "head_of", "json_answer", "passed_head"]
 
-_KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-
 
 def error_text(status: int, message: str, *, code: str | None = None, param: str | None = None) -> bytes:
-    """The error object as OpenAI's API writes it."""
-    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")  # noqa: PLR2004 - HTTP
+    """The error object as OpenAI's API writes it: of a 401 and a 404, too, it says `invalid_request_error`."""
+    kind = "invalid_request_error" if status < 500 else "server_error"  # noqa: PLR2004 - HTTP
     return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 

@@ -26,7 +26,7 @@ def document(desk: Desk, path: bytes, *, keep_alive: bool) -> bytes:
         (proof.decode if proof.prefill is None else f"{proof.prefill}>{proof.decode}", proof.proved)
         for proof in roster.proofs()
     ]
-    text = desk.metrics.text(loads=roster.loads, ready=ready, proofs=proofs)
+    text = desk.metrics.text(loads=roster.loads, ready=ready, simulated=roster.simulated, proofs=proofs)
     head = head_of(
         200, content_type="text/plain; version=0.0.4; charset=utf-8", length=len(text), keep_alive=keep_alive
     )
@@ -38,8 +38,9 @@ def _models(roster: Roster) -> bytes:
     longest: dict[str, int | None] = dict.fromkeys(roster.table.models)
     for endpoint in roster.endpoints:
         longest[endpoint.model] = longest[endpoint.model] or endpoint.max_model_len
+    owner = "hpcserve (simulated)" if roster.simulated else "hpcserve"
     models = [
-        {"id": name, "object": "model", "created": 0, "owned_by": "hpcserve", "max_model_len": length}
+        {"id": name, "object": "model", "created": 0, "owned_by": owner, "max_model_len": length}
         for name, length in longest.items()
     ]
     return msgspec.json.encode({"object": "list", "data": models})

@@ -400,7 +400,7 @@ class Exchange:
         desk.metrics.requests[kind, outcome] += 1
         desk.log.request(
             request_id=self._request_id,
-            target=self._request.target.decode("latin-1"),
+            target=self._request.target.partition(b"?")[0].decode("latin-1"),  # some put a key into the query
             route=self._route_name(),
             status=self._status,
             ttft_s=None if self._first_s is None else self._first_s - self._start_s,

@@ -63,7 +63,9 @@ class Metrics:
         self.added = Histogram(_ADDED_SECONDS)
         """The part of it that no engine was waited for."""
 
-    def text(self, *, loads: Mapping[str, Load], ready: bool, proofs: Iterable[tuple[str, bool]]) -> bytes:
+    def text(
+        self, *, loads: Mapping[str, Load], ready: bool, simulated: bool, proofs: Iterable[tuple[str, bool]]
+    ) -> bytes:
         """Everything in Prometheus' text format."""
         # Imported here: 70 ms that a restarted router does not have.
         from prometheus_client.core import (  # noqa: PLC0415 - see above
@@ -107,6 +109,7 @@ class Metrics:
             gauge("worker_in_flight", "Legs under way.", "worker", {k: v.in_flight for k, v in loads.items()}),
             gauge("worker_transfers", "Legs without KV yet.", "worker", {k: v.transfers for k, v in loads.items()}),
             gauge("ready", "1 when every planned worker was proved and a route is alive.", "", {"": float(ready)}),
+            gauge("simulated", "1: a worker is a simulated engine.", "", {"": float(simulated)}),
             gauge("proved", "1: the route was proved, 0: it failed.", "route", {k: float(v) for k, v in proofs}),
         ]  # fmt: skip
         ttft = HistogramMetricFamily(

@@ -1,6 +1,7 @@
 """Connections to engines: kept warm, one request at a time on each, their bytes handed on as they come."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 from urllib.parse import urlsplit
@@ -13,6 +14,11 @@ __all__ = ["Leg", "Pool", "Pools", "Receiver"]
 _KEEP_IDLE_S = 4.0
 """vLLM closes a connection that is idle for 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE); it must not do so under a request."""
 _DIAL_S = 5.0
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 4))
+"""A node that lost its power or its link resets no connection: the kernel gives it up after 20 + 4 x 10 s of silence
+(tcp(7)), also when its endpoint has been withdrawn and nobody asks for its health any more."""
+_UNACKNOWLEDGED_MS = 60_000
+"""The same where bytes of ours are on their way: keepalive waits for them (tcp(7), TCP_USER_TIMEOUT)."""
 _HEAD_LIMIT_BYTES = 64 << 10
 _JOIN_BELOW_BYTES = 16 << 10
 """Below this, one copy costs less than a second buffer in the write."""
@@ -114,6 +120,10 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        line: socket.socket = transport.get_extra_info("socket")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (*_KEEPALIVE, (socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)):
+            line.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def send(self, leg: Leg, message: tuple[bytes, bytes]) -> None:
         self._leg = leg

@@ -214,6 +214,11 @@ class Roster:
     # What others see.
 
     @property
+    def simulated(self) -> bool:
+        """Whether a worker is a simulated engine: then no figure and no answer of this service is a model's."""
+        return any(endpoint.simulated for endpoint in self.endpoints)
+
+    @property
     def ready(self) -> bool:
         """Whether every planned worker was proved once, and a proved route is alive now."""
         if any(worker.id not in self._ever_proved for worker in self.plan.workers):

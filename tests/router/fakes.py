@@ -121,6 +121,7 @@ class FakeEngine:
             engine_version="0.32.0",
             handoff=None if self.role == Role.AGGREGATED else handoff,
             max_model_len=self.facts.get("max_model_len", 2048),
+            simulated=self.facts.get("simulated", False),
         )
 
     def legs(self) -> list[str]:

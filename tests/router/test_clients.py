@@ -7,6 +7,7 @@ from typing import Any
 
 import openai
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from hpcserve.nouns import Role
 from hpcserve.router.desk import Limits
@@ -25,6 +26,7 @@ def test_without_the_key_nothing_is_served(key: str) -> None:
                 answer = await rig.ask(path, body, Authorization=key)
                 assert answer.status == 401
                 assert answer.error["code"] == "invalid_api_key"
+                assert answer.error["type"] == "invalid_request_error"
             assert not any(engine.calls for engine in rig.engines)
 
     asyncio.run(run())
@@ -86,6 +88,42 @@ def test_health_and_metrics_need_no_key() -> None:
                 assert line in text.replace(
                     '{route="disaggregated",outcome="ok"}', '{outcome="ok",route="disaggregated"}'
                 )
+
+    asyncio.run(run())
+
+
+def test_every_line_of_the_metrics_is_prometheus_own() -> None:
+    async def run() -> None:
+        async with Rig() as rig:
+            await rig.ask("/v1/completions", BODY)
+            await rig.ask("/v1/completions", BODY | {"n": 2})
+            await rig.ask("/v1/nope", BODY)
+            text = (await rig.ask("/metrics")).body.decode()
+            families = list(text_string_to_metric_families(text))
+            assert all(family.documentation and family.type != "unknown" for family in families)
+            samples = [
+                (sample.name, *sorted(sample.labels.items())) for family in families for sample in family.samples
+            ]
+            assert len(samples) == len(set(samples)) == sum(not line.startswith("#") for line in text.splitlines())
+            for family in families:
+                if family.type == "histogram":
+                    counts = [sample.value for sample in family.samples if sample.name.endswith("_bucket")]
+                    bounds = [sample.labels["le"] for sample in family.samples if sample.name.endswith("_bucket")]
+                    per_series = bounds.index("+Inf") + 1
+                    for start in range(0, len(counts), per_series):
+                        assert counts[start : start + per_series] == sorted(counts[start : start + per_series])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_simulated_service_says_so(simulated: bool) -> None:
+    async def run() -> None:
+        async with Rig(FakeEngine(Role.AGGREGATED, simulated=simulated)) as rig:
+            (card,) = (await rig.ask("/v1/models")).json["data"]
+            assert ("simulated" in card["owned_by"]) == simulated
+            text = (await rig.ask("/metrics")).body.decode()
+            assert f"hpcserve_router_simulated {float(simulated)}\n" in text
 
     asyncio.run(run())
 
