@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hpcserve.agent.alone import claim_node
 from hpcserve.agent.duty import keep_alive
 from hpcserve.agent.life import FAILED, failure_in, is_told_to_stop, life_of
 from hpcserve.agent.pace import Pace
@@ -21,10 +22,13 @@ from hpcserve.errors import HpcserveError
 from hpcserve.nouns import JobFailure, Plan, WorkerState
 from hpcserve.wire import UnreadableRecordError
 
-__all__ = ["GAVE_UP", "main"]
+__all__ = ["GAVE_UP", "NOT_ALONE", "main"]
 
 GAVE_UP = 3
 """Exit code: the job as a whole has failed, `failed.json` says why, starting this agent again is pointless."""
+
+NOT_ALONE = 4
+"""Exit code: another agent of this job runs on this node."""
 
 _JUDGE_EVERY = 5
 """Every so many looks for `failed.json` the head node looks whether any worker is left that might serve."""
@@ -49,6 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         datefmt="%FT%T",
     )
     job = given.job.resolve()
+    alone = claim_node(job, given.node)
+    if alone is None:
+        LOG.error("%s: another agent of this job runs on this node already; nothing was touched", given.node)
+        return NOT_ALONE
+    with alone:
+        return _act(given, job)
+
+
+def _act(given: argparse.Namespace, job: Path) -> int:
     if given.end_leftovers:
         ended = asyncio.run(end_leftovers(job / "workers", node=given.node, terminate_s=Pace().terminate_s))
         LOG.info("%s: ended: %s", given.node, ", ".join(ended) or "nothing was left")
@@ -99,6 +112,7 @@ async def _unless_stopped(
 async def _watch(options: Options, pace: Pace, stopping: asyncio.Event, failures: list[JobFailure]) -> None:
     """See when the job is to end, or has failed: by another's word or, on the head node, on its own account."""
     looks = 0
+    seen_s = time.monotonic()
     while True:
         await asyncio.sleep(pace.watch_s)
         looks += 1
@@ -108,8 +122,13 @@ async def _watch(options: Options, pace: Pace, stopping: asyncio.Event, failures
             failure = await asyncio.to_thread(failure_in, options.job, options.life)
             if failure is None and options.head and looks % _JUDGE_EVERY == 0:
                 failure = await asyncio.to_thread(_hopeless, options)
+            seen_s = time.monotonic()
         except OSError as error:
             LOG.warning("cannot look for %s: %s", FAILED, error)
+            if isinstance(error, FileNotFoundError) and time.monotonic() - seen_s > pace.gone_s:
+                LOG.error("the job directory is gone: nobody can find this job any more, so it ends")
+                stopping.set()
+                return
             continue
         if failure is not None:
             LOG.error("the job gave up: %s: %s", failure.where, failure.reason)

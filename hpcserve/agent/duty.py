@@ -20,16 +20,15 @@ async def keep_alive(station: Station, plan: Plan, stopping: asyncio.Event) -> N
     """
     node = station.node.name
     mine = [Worker(station, planned) for planned in plan.workers if planned.node == node]
+    if plan.router.port is None:
+        raise ServiceError("plan.json gives the router no port", remedy="submit the service again")
     LOG.info("%s: workers: %s", node, ", ".join(worker.id for worker in mine) or "none")
     workers_stop, router_stop = asyncio.Event(), asyncio.Event()
     workers = [asyncio.create_task(worker.run(workers_stop)) for worker in mine]
     routers = []
     if plan.router.node == node:
-        if plan.router.port is None:
-            raise ServiceError("plan.json gives the router no port", remedy="submit the service again")
-        routers = [
-            asyncio.create_task(keep_router(station, port=plan.router.port, told=stopping, stopping=router_stop))
-        ]
+        router = keep_router(station, port=plan.router.port, told=stopping, stopping=router_stop)
+        routers = [asyncio.create_task(router)]
     stop = asyncio.create_task(stopping.wait())
     beating = asyncio.create_task(_beat(Heart(station.job_directory, node=node, generation=station.node.generation)))
     everything = (stop, beating, *workers, *routers)

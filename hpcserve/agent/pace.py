@@ -35,3 +35,5 @@ class Pace:
     """Between SIGTERM and SIGKILL to a worker's processes."""
     watch_s: float = 1.0
     """Between two looks for `failed.json`."""
+    gone_s: float = 60.0
+    """A job directory that has been absent for so long (nfs(5): `acdirmax`) was removed, and the job ends."""

@@ -96,7 +96,10 @@ async def prepare(options: Options, *, environment: Mapping[str, str], pace: Pac
 
 
 def _inputs(job: Path) -> tuple[Site, Service]:
-    """The job's own copies of its inputs; raises InputError with every mistake, NotFoundError where one is missing."""
+    """The job's own copies of its inputs; raises InputError with every mistake, NotFoundError where one is missing.
+
+    Raises OSError where the file system fails otherwise.
+    """
     site = load_site(_text(job / "site.yaml"), source=str(job / "site.yaml"))
     return site, load_service(_text(job / "service.yaml"), source=str(job / "service.yaml"), site=site)
 
@@ -104,7 +107,7 @@ def _inputs(job: Path) -> tuple[Site, Service]:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as error:
+    except FileNotFoundError as error:  # any other trouble of the file system may pass: the agent is started again
         raise NotFoundError(f"{path}: {error.strerror}", remedy="submit the service again") from None
 
 

@@ -13,11 +13,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hpcserve.discovery import is_running, read_dir_record, start_ticks, write_record
+from hpcserve.discovery import is_running, process_stats, read_dir_record, start_ticks, stat_of, write_record
 from hpcserve.nouns import Noun
 from hpcserve.wire import UnreadableRecordError
 
-__all__ = ["ProcessRecord", "Program", "adopt", "end_leftovers", "ended_by_stop", "session_members", "start"]
+__all__ = [
+    "ProcessRecord",
+    "Program",
+    "adopt",
+    "end_leftovers",
+    "end_orphans",
+    "ended_by_stop",
+    "session_members",
+    "start",
+]
 
 _POLL_S = 0.2
 
@@ -123,48 +132,64 @@ def start(
 
 def adopt(record_path: Path, *, node: str) -> Program | None:
     """The program that the record speaks of, if it still runs on this node. Raises OSError where the listing fails."""
-    try:
-        record = read_dir_record(record_path.parent, record_path.name, ProcessRecord)
-    except UnreadableRecordError:
-        return None
-    if record is None or record.node != node or not is_running(record.pid, record.start_ticks):
-        return None
-    return Program(record=record)
+    program = _recorded(record_path, node)
+    return program if program is not None and is_running(program.pid, program.record.start_ticks) else None
+
+
+async def end_orphans(record_path: Path, *, node: str, terminate_s: float) -> bool:
+    """End what a recorded program that died while no agent looked has left behind; whether there was anything.
+
+    An engine's children hold its GPU and its ports. Raises OSError where the listing fails.
+    """
+    program = _recorded(record_path, node)
+    if program is None or not _has_orphans(program.record):
+        return False
+    await program.end(terminate_s=terminate_s)
+    return True
 
 
 async def end_leftovers(
     folder: Path, *, node: str, terminate_s: float, spare: Callable[[str], bool] = lambda _: False
 ) -> tuple[str, ...]:
-    """End this node's programs that have a record in `folder`, but for generations to `spare`; returns their names."""
-    running = {name: each for name, each in _running(folder, node).items() if not spare(each.record.generation)}
-    await asyncio.gather(*(program.end(terminate_s=terminate_s) for program in running.values()))
-    return tuple(running)
+    """End this node's programs that have a record in `folder`, but for generations to `spare`; returns their names.
+
+    Of a program that has died itself, its children count.
+    """
+    left = {name: each for name, each in _left(folder, node).items() if not spare(each.record.generation)}
+    await asyncio.gather(*(program.end(terminate_s=terminate_s) for program in left.values()))
+    return tuple(left)
 
 
-def _running(folder: Path, node: str) -> dict[str, Program]:
-    found = {}
-    for path in sorted(folder.glob("*.pid")):
-        program = adopt(path, node=node)
-        if program is not None:
-            found[path.stem] = program
-    return found
+def _left(folder: Path, node: str) -> dict[str, Program]:
+    recorded = {path.stem: _recorded(path, node) for path in sorted(folder.glob("*.pid"))}
+    return {
+        name: program
+        for name, program in recorded.items()
+        if program is not None and (is_running(program.pid, program.record.start_ticks) or _has_orphans(program.record))
+    }
+
+
+def _recorded(record_path: Path, node: str) -> Program | None:
+    """What the record speaks of, whether it runs or not; None where there is no record of this node."""
+    try:
+        record = read_dir_record(record_path.parent, record_path.name, ProcessRecord)
+    except UnreadableRecordError:
+        return None
+    return Program(record=record) if record is not None and record.node == node else None
+
+
+def _has_orphans(record: ProcessRecord) -> bool:
+    """Whether processes of the record's session live on without its leader.
+
+    The kernel gives no new process a pid that is still the number of a session. So where no process has that pid,
+    whoever is in the session was in it before; where one has it, the session is that one's and none of ours.
+    """
+    return stat_of(record.pid) is None and bool(session_members(record.pid))
 
 
 def session_members(session: int) -> tuple[int, ...]:
     """Pids of the processes, but for zombies, that belong to a session or to the process group of the same number."""
-    found = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names only
-        if not name.isdigit():
-            continue
-        try:
-            text = Path(f"/proc/{name}/stat").read_text(encoding="utf-8", errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        # proc(5): state, ppid, pgrp, session follow the name in parentheses
-        state, _, group, its_session = text.rpartition(")")[2].split()[:4]
-        if state not in {"Z", "X"} and session in {int(group), int(its_session)}:
-            found.append(int(name))
-    return tuple(found)
+    return tuple(found.pid for found in process_stats() if session in {found.group, found.session})
 
 
 def _signal(pids: tuple[int, ...], number: signal.Signals) -> None:

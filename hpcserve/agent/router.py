@@ -8,7 +8,8 @@ import sys
 from hpcserve.agent.life import fresh_generation
 from hpcserve.agent.processes import Program, adopt, ended_by_stop, start
 from hpcserve.agent.restarts import MAX_DEATHS, Restarts
-from hpcserve.agent.station import LOG, Station, log_tail
+from hpcserve.agent.station import LOG, Station
+from hpcserve.discovery import log_tail
 from hpcserve.errors import ServiceError
 
 __all__ = ["NAME", "keep_router"]

@@ -1,7 +1,6 @@
 """What all programs of one node's agent share."""
 
 import logging
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,12 +10,9 @@ from hpcserve.discovery import write_record
 from hpcserve.engines import Adapter
 from hpcserve.nouns import GrantedNode, Service, WorkerState
 
-__all__ = ["Station", "log_tail"]
+__all__ = ["LOG", "Station"]
 
 LOG = logging.getLogger("hpcserve.agent")
-
-_TAIL_LINES = 20
-_TAIL_BYTES = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +42,3 @@ class Station:
             write_record(self.job_directory / "workers" / f"{state.id}.state.json", state)
         except OSError as error:
             LOG.warning("%s: its state could not be written: %s", state.id, error)
-
-
-def log_tail(path: Path, *, from_bytes: int = 0) -> tuple[str, ...]:
-    """The last lines of a log behind `from_bytes`, without control characters; none where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(from_bytes, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return ()
-    lines = ("".join(mark for mark in line if mark.isprintable() or mark == "\t") for line in text.splitlines())
-    return tuple(line for line in lines if line.strip())[-_TAIL_LINES:]

@@ -11,11 +11,11 @@ from hpcserve.agent.http import Unreachable, ask
 from hpcserve.agent.life import fresh_generation
 from hpcserve.agent.listeners import listens_on
 from hpcserve.agent.network import host_in_url
-from hpcserve.agent.processes import Program, adopt, ended_by_stop, session_members, start
+from hpcserve.agent.processes import Program, adopt, end_orphans, ended_by_stop, session_members, start
 from hpcserve.agent.proof import Proof, is_healthy, prove
 from hpcserve.agent.restarts import MAX_DEATHS, Restarts
-from hpcserve.agent.station import LOG, Station, log_tail
-from hpcserve.discovery import announce, read_dir_record, withdraw
+from hpcserve.agent.station import LOG, Station
+from hpcserve.discovery import announce, log_tail, read_dir_record, withdraw
 from hpcserve.engines import explain_failure
 from hpcserve.errors import ServiceError
 from hpcserve.nouns import Endpoint, PlannedWorker, WorkerState
@@ -52,7 +52,7 @@ class Worker:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping` is set and the worker has drained, or it has failed for good."""
-        program = self._adopted()
+        program = await self._adopted()
         while not stopping.is_set():
             death: _Death | None
             try:
@@ -81,11 +81,16 @@ class Worker:
         self._station.pid_path(self.id).unlink(missing_ok=True)
         self._say("stopped")
 
-    def _adopted(self) -> Program | None:
-        """The worker that an earlier agent of this life started, if it still runs."""
-        program = adopt(self._station.pid_path(self.id), node=self._station.node.name)
+    async def _adopted(self) -> Program | None:
+        """The worker that an earlier agent of this life started, if it still runs; else nothing of it does."""
+        station = self._station
+        program = adopt(station.pid_path(self.id), node=station.node.name)
         if program is None:
-            withdraw(self._station.job_directory, self.id)
+            withdraw(station.job_directory, self.id)
+            if await end_orphans(
+                station.pid_path(self.id), node=station.node.name, terminate_s=station.pace.terminate_s
+            ):
+                LOG.warning("%s: it had died meanwhile; ended what it left running", self.id)
             self._say("waiting")
             return None
         LOG.info("%s: adopted, pid %d", self.id, program.pid)

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from hpcserve.cli.options import examples, job_argument, job_roots, jobs_dir_option
+from hpcserve.discovery import log_tail, printable
 from hpcserve.errors import NotFoundError
-from hpcserve.scheduler import find_job, log_tail
+from hpcserve.scheduler import find_job
 
 __all__ = ["logs"]
 
@@ -30,15 +31,15 @@ def logs(job: str, worker: str | None, follow: bool, lines: int, jobs_dir: Path 
     folder = find_job(job, job_roots(jobs_dir)).directory / "logs"
     paths = [_one(folder, worker)] if worker is not None else _every(folder)
     single = worker is not None
+    places = {path: path.stat().st_size for path in paths}  # before the tails: what comes meanwhile is followed
     for path in paths:
         if not single:
             click.echo(f"==> {path.name} <==")
-        tail = log_tail(path, lines)
-        if tail:
-            click.echo(tail)
+        for line in log_tail(path, lines, blank=True):
+            click.echo(line)
     if follow:
-        for path, text in _new_text(folder, paths, single=single):
-            click.echo(text if single else "".join(f"{path.stem}: {line}\n" for line in text.splitlines()), nl=False)
+        for path, line in _new_lines(folder, places, single=single):
+            click.echo(line if single else f"{path.stem}: {line}")
 
 
 def _every(folder: Path) -> list[Path]:
@@ -54,16 +55,15 @@ def _one(folder: Path, wanted: str) -> Path:
     raise NotFoundError(f"no log of `{wanted}` in {folder}", remedy=f"logs that are there: {known}")
 
 
-def _new_text(folder: Path, paths: list[Path], *, single: bool) -> Iterator[tuple[Path, str]]:
-    """What is added to the logs from now on, of logs that appear later too; ends never. Whole lines, where it can."""
-    places = {path: path.stat().st_size for path in paths}
+def _new_lines(folder: Path, places: dict[Path, int], *, single: bool) -> Iterator[tuple[Path, str]]:
+    """Whole lines that are added behind `places`, of logs that appear later too; ends never."""
     while True:
-        for path in paths if single else _every(folder):
+        for path in tuple(places) if single else _every(folder):
             with path.open("rb") as file:
                 file.seek(places.get(path, 0))
                 data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
-            if whole:
-                places[path] = places.get(path, 0) + len(whole)
-                yield path, whole.decode(errors="replace")
+            places[path] = places.get(path, 0) + len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                yield path, printable(line)
         time.sleep(_LOOK_S)

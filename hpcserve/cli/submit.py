@@ -9,7 +9,7 @@ from hpcserve.cli.options import examples, jobs_dir_option, json_option, print_j
 from hpcserve.cli.plan import shown_plan
 from hpcserve.cli.render import launcher_option
 from hpcserve.cli.status import shown_state
-from hpcserve.cli.waiting import await_ready, shown_waiting
+from hpcserve.cli.waiting import await_ready, shown_waiting, told_where_it_runs
 from hpcserve.deploy import Prepared, launch, plan_service, prepare, write_job
 
 __all__ = ["submit"]
@@ -59,7 +59,7 @@ def submit(
         else:
             click.echo(f"  next: hpcserve wait {handle.name}; hpcserve url {handle.name}")
         return
-    with shown_waiting() as show:
+    with told_where_it_runs(handle), shown_waiting() as show:
         state = await_ready(prepared.directory, handle, timeout_s=timeout_s, show=show)
     if as_json:
         print_record(state)

@@ -6,7 +6,7 @@ import click
 
 from hpcserve.cli.options import examples, job_argument, job_roots, jobs_dir_option, json_option, print_record
 from hpcserve.cli.status import shown_state
-from hpcserve.cli.waiting import await_ready, shown_waiting
+from hpcserve.cli.waiting import await_ready, shown_waiting, told_where_it_runs
 from hpcserve.scheduler import find_job
 
 __all__ = ["wait"]
@@ -23,8 +23,9 @@ def wait(job: str, timeout_s: float | None, jobs_dir: Path | None, as_json: bool
     Exit code 7 when it fails, with the end of the failed worker's log; 8 when the time is up.
     """
     found = find_job(job, job_roots(jobs_dir))
-    with shown_waiting() as show:
-        state = await_ready(found.directory, found.submitted(), timeout_s=timeout_s, show=show)
+    handle = found.submitted()
+    with told_where_it_runs(handle), shown_waiting() as show:
+        state = await_ready(found.directory, handle, timeout_s=timeout_s, show=show)
     if as_json:
         print_record(state)
     else:

@@ -10,15 +10,18 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from hpcserve.errors import ServiceError, TimeoutExpiredError
+from hpcserve.discovery import log_tail
+from hpcserve.errors import ServiceError, TimeoutExpiredError, UnverifiedError
 from hpcserve.nouns import JobHandle, JobPhase, JobState
-from hpcserve.scheduler import Launcher, SchedulerState, job_state, launcher_for, log_tail, router_answers
+from hpcserve.scheduler import Launcher, SchedulerState, job_state, launcher_for, router_answers
 
-__all__ = ["await_end", "await_ready", "failure_of", "shown_waiting"]
+__all__ = ["await_end", "await_ready", "failure_of", "shown_waiting", "told_where_it_runs"]
 
 _LOOK_S = 1.0
 _ASK_S = 5.0
 """Between two questions to the scheduler: squeue(1) asks not to be called in tight loops."""
+_UNKNOWN_S = 120.0
+"""How long a scheduler may know nothing: slurmctld is started again, or its standby takes over, within that."""
 
 Show = Callable[[str], None]
 
@@ -27,14 +30,19 @@ def await_ready(directory: Path, handle: JobHandle, *, timeout_s: float | None, 
     """The job's state once its router has proved the service and answers.
 
     Raises ServiceError with the end of the failed worker's log where it fails or ends, TimeoutExpiredError after
-    `timeout_s` (None: no limit).
+    `timeout_s` (None: no limit), UnverifiedError where nobody has known for two minutes what became of it.
     """
     launcher = _Patient(launcher_for(handle.launcher))
-    end_s = None if timeout_s is None else time.monotonic() + timeout_s
+    known_s = time.monotonic()
+    end_s = None if timeout_s is None else known_s + timeout_s
     while True:
         state = job_state(directory, handle, launcher=launcher, answers=router_answers)
         if state.phase == JobPhase.READY:
             return state
+        if state.phase != JobPhase.UNKNOWN:
+            known_s = time.monotonic()
+        elif time.monotonic() - known_s >= _UNKNOWN_S:
+            raise UnverifiedError(_line(state), remedy=f"see what it wrote: `hpcserve logs {handle.name}`")
         if state.phase in {JobPhase.FAILED, JobPhase.ENDED} or any(w.phase == "failed" for w in state.workers):
             raise failure_of(state)
         if end_s is not None and time.monotonic() >= end_s:
@@ -77,9 +85,23 @@ def failure_of(state: JobState) -> ServiceError:
             tail = log_tail(directory / "logs" / name)
             if tail:
                 parts.append(f"end of logs/{name}:")
-                parts += [f"  {line}" for line in tail.splitlines()]
+                parts += [f"  {line}" for line in tail]
     parts.append(f"see all of it with `hpcserve logs {state.handle.name}`")
     return ServiceError("\n".join(parts))
+
+
+@contextmanager
+def told_where_it_runs(handle: JobHandle) -> Iterator[None]:
+    """On Ctrl-C, says that the job goes on and how it is found again: the wait ends, not the service."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(
+            f"\n{handle.name} goes on in {handle.directory}: "
+            f"`hpcserve wait {handle.name}`, or end it with `hpcserve cancel {handle.name}`",
+            err=True,
+        )
+        raise
 
 
 @contextmanager

@@ -1,8 +1,11 @@
 """From a service file to a submitted job, top to bottom."""
 
 import secrets
+import signal
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -136,14 +139,44 @@ def write_job(prepared: Prepared) -> Prepared:
 
 
 def launch(prepared: Prepared) -> JobHandle:
-    """Submit a job whose directory is written and note its id there; a job that is refused leaves no directory."""
-    try:
-        handle = launcher_for(prepared.launcher).submit(prepared.job)
-    except (SchedulerError, MissingToolError):
-        remove_tree(prepared.directory)
-        raise
-    write_record(prepared.directory / "job.json", handle)
+    """Submit a job whose directory is written and note its id there; a job that is refused leaves no directory.
+
+    Ctrl-C counts once that is done: a job that runs and that nothing knows of would be worse. Where its id cannot be
+    noted, the job is ended again. Raises SchedulerError, MissingToolError, or OSError where nothing could be started.
+    """
+    launcher = launcher_for(prepared.launcher)
+    with _held_interrupt():
+        try:
+            handle = launcher.submit(prepared.job)
+        except (SchedulerError, MissingToolError, OSError):
+            remove_tree(prepared.directory)
+            raise
+        try:
+            write_record(prepared.directory / "job.json", handle)
+        except OSError as error:
+            launcher.cancel(handle)
+            raise SchedulerError(
+                f"job {handle.id} was submitted and ended again, as {prepared.directory} cannot be written: "
+                f"{error.strerror}",
+                remedy="make room there, or choose another --jobs-dir",
+            ) from None
     return handle
+
+
+@contextmanager
+def _held_interrupt() -> Iterator[None]:
+    """Ctrl-C inside takes effect at the end; only the main thread is ever interrupted, so only there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def _render(

@@ -7,8 +7,9 @@ May touch: files of the job directory and `/proc`; trusts no other node's clock,
 from hpcserve.discovery.clearing import remove_tree
 from hpcserve.discovery.files import DISK, FileSystem, Found
 from hpcserve.discovery.leader import Leader, claim_leadership
+from hpcserve.discovery.logs import log_tail, printable
 from hpcserve.discovery.presence import HEARTBEAT_PERIOD_S, Heart, announce, withdraw
-from hpcserve.discovery.process import is_running, start_ticks
+from hpcserve.discovery.process import ProcessStat, is_running, process_stats, start_ticks, stat_of
 from hpcserve.discovery.records import Listing, read_dir_record, read_records, write_record
 from hpcserve.discovery.waiting import VISIBILITY_S, await_records
 from hpcserve.discovery.watch import HEARTBEAT_TIMEOUT_S, Snapshot, Watch
@@ -23,16 +24,21 @@ __all__ = [
     "Heart",
     "Leader",
     "Listing",
+    "ProcessStat",
     "Snapshot",
     "Watch",
     "announce",
     "await_records",
     "claim_leadership",
     "is_running",
+    "log_tail",
+    "printable",
+    "process_stats",
     "read_dir_record",
     "read_records",
     "remove_tree",
     "start_ticks",
+    "stat_of",
     "withdraw",
     "write_record",
 ]

@@ -1,6 +1,7 @@
 """One router per job: the first to create the leader file leads; another learns whose it is."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,6 +16,8 @@ from hpcserve.nouns import Noun
 from hpcserve.wire import UnreadableRecordError, encode_record
 
 __all__ = ["Leader", "claim_leadership"]
+
+_TORN_S = 2.0
 
 
 class Leader(Noun):
@@ -35,12 +38,13 @@ def claim_leadership(
     *,
     files: FileSystem = DISK,
     running: Callable[[int, int], bool] = is_running,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Make `identity` the leader, or raise ServiceError that names the one there is.
 
     Rests on O_EXCL alone, never on flock, which succeeds on two nodes at once where it is mounted `localflock`. A
     leader on the same node whose process has ended is replaced: that is a restart. One on another node is not: from
-    here nobody can see whether it lives.
+    here nobody can see whether it lives. A file that stays empty is of one that was killed while it wrote it.
     """
     try:
         files.create(path, encode_record(identity))
@@ -48,6 +52,10 @@ def claim_leadership(
         pass
     else:
         files.sync(path.parent)
+        return
+    if _is_torn(path, files, sleep):
+        files.unlink(path)
+        claim_leadership(path, identity, files=files, running=running, sleep=sleep)
         return
     try:
         owner = read_record(path, Leader, files=files)
@@ -64,3 +72,15 @@ def claim_leadership(
             f"{os.fspath(path.name)}: job {owner.job} already has a leader on {owner.node}, pid {owner.pid}",
             remedy=f"end that one first, or remove {path} if node {owner.node} is gone",
         )
+
+
+def _is_torn(path: Path, files: FileSystem, sleep: Callable[[float], None]) -> bool:
+    """Whether the file is empty and stays so: between its creation and its content lie microseconds."""
+    for pause_s in (_TORN_S, 0.0):
+        try:
+            if files.read(path).data:
+                return False
+        except OSError:
+            return False  # what is wrong with it is said by whoever reads it next
+        sleep(pause_s)
+    return True

@@ -7,7 +7,7 @@ this host, files of the job directory, the router's /health.
 from hpcserve.scheduler.arrays import array_sizes, parse_max_array_size
 from hpcserve.scheduler.environment import clean_environment
 from hpcserve.scheduler.finding import FoundJob, find_job, list_jobs
-from hpcserve.scheduler.job_state import job_state, log_tail, router_answers
+from hpcserve.scheduler.job_state import job_state, router_answers
 from hpcserve.scheduler.launcher import Launcher, SchedulerState
 from hpcserve.scheduler.launchers import launcher_for
 
@@ -21,7 +21,6 @@ __all__ = [
     "job_state",
     "launcher_for",
     "list_jobs",
-    "log_tail",
     "parse_max_array_size",
     "router_answers",
 ]

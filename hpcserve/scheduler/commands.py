@@ -24,11 +24,20 @@ class Answer:
 
 
 def ask(*argv: str) -> Answer:
-    """Run one command to its end, with an environment that no outer job leaks into; it never raises for its failure."""
+    """Run one command to its end, with an environment that no outer job leaks into; it never raises for its failure.
+
+    In a session of its own: Ctrl-C reaches the caller, who knows what a command that was cut would leave.
+    """
     environment = clean_environment(os.environ) | {"SLURM_TIME_FORMAT": "standard"}
     try:
         done = subprocess.run(
-            argv, env=environment, capture_output=True, check=False, timeout=_LONGEST_S, stdin=subprocess.DEVNULL
+            argv,
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=_LONGEST_S,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
     except FileNotFoundError:
         return Answer(code=_NO_SUCH_COMMAND, output="", complaint=f"{argv[0]}: command not found")

@@ -1,5 +1,6 @@
 """Which job directory is meant by an id, a name or a path."""
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ __all__ = ["FoundJob", "find_job", "list_jobs"]
 
 _NUMBERED = re.compile(r"^(?P<service>.+)-(?P<number>\d+)$")
 HANDLE_FILE = "job.json"
+_PLAN_FILE = "plan.asked.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +51,29 @@ class FoundJob:
 
 
 def list_jobs(roots: Iterable[Path]) -> tuple[FoundJob, ...]:
-    """Every job directory below the roots, by service and number; roots that do not exist hold none."""
+    """Every job directory below the roots, by service and number; roots that do not exist hold none.
+
+    Where several people share a root, the others' directories (mode 0700) are not ours to look into: they are left out.
+    """
     found = [
         _found(directory)
         for root in dict.fromkeys(roots)
-        if root.is_dir()
+        if os.access(root, os.R_OK | os.X_OK)
         for directory in root.iterdir()
-        if not directory.name.startswith(".") and (directory / "plan.asked.json").is_file()
+        if not directory.name.startswith(".") and _is_job(directory)
     ]
     return tuple(sorted(found, key=lambda job: (job.service, job.number)))
+
+
+def _is_job(directory: Path) -> bool:
+    return os.access(directory / _PLAN_FILE, os.R_OK)
 
 
 def find_job(wanted: str, roots: Iterable[Path]) -> FoundJob:
     """The job of that directory, id, name (`NAME-N`) or service name (its newest job); raises NotFoundError."""
     path = Path(wanted).expanduser()
     if "/" in wanted or wanted in {".", ".."}:
-        if (path / "plan.asked.json").is_file():
+        if _is_job(path):
             return _found(path.resolve())
         raise NotFoundError(f"{wanted} is no job directory", remedy="name one that `hpcserve submit` printed")
     roots = tuple(roots)

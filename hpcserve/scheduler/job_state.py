@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from hpcserve.discovery import read_dir_record, read_records
+from hpcserve.discovery import log_tail, read_dir_record, read_records
 from hpcserve.errors import UnverifiedError
 from hpcserve.nouns import (
     JobFailure,
@@ -25,15 +25,16 @@ from hpcserve.scheduler.slurm_text import stuck_step
 from hpcserve.site import load_service
 from hpcserve.wire import UnreadableRecordError
 
-__all__ = ["job_state", "log_tail", "router_answers"]
+__all__ = ["job_state", "router_answers"]
 
 N = TypeVar("N", bound=Noun)
 
 _ANSWER_S = 3.0
 """A router that is alive answers /health at once; a status that hangs helps nobody."""
-_TAIL_LINES = 12
-_TAIL_BYTES = 64 * 1024
 _HTTP_OK = 200
+
+# Sites set http_proxy for the outside world; a router on a node of the cluster must not be asked through it.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def job_state(
@@ -78,22 +79,10 @@ def job_state(
 def router_answers(url: str) -> bool:
     """Whether GET /health of the router says 200 now."""
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=_ANSWER_S) as response:  # noqa: S310 - http:// by its noun
+        with _OPENER.open(f"{url}/health", timeout=_ANSWER_S) as response:
             return bool(response.status == _HTTP_OK)
     except (urllib.error.URLError, http.client.HTTPException, OSError):
         return False
-
-
-def log_tail(path: Path, lines: int = _TAIL_LINES) -> str:
-    """The last lines of a log; empty where there is none."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-    return "\n".join(text.splitlines()[-lines:]) if lines else ""
 
 
 def _phase(
@@ -137,7 +126,10 @@ def _serving(
 
 def _workers(directory: Path) -> tuple[WorkerState, ...]:
     """Every planned worker: what its agent says, or that nobody has said anything; then any that only agents know."""
-    listing = read_records(directory, "workers", WorkerState)
+    try:
+        listing = read_records(directory, "workers", WorkerState)
+    except OSError as error:
+        raise _unreadable(directory / "workers", error) from None
     told = {name.removesuffix(".state"): state for name, state in listing.records.items()}
     plan = _record(directory, "plan.json", Plan) or _record(directory, "plan.asked.json", Plan)
     planned = plan.workers if plan is not None else ()
@@ -154,8 +146,7 @@ def _workers(directory: Path) -> tuple[WorkerState, ...]:
 def _with_tail(state: WorkerState, directory: Path) -> WorkerState:
     if state.phase != "failed" or state.log_tail:
         return state
-    tail = log_tail(directory / "logs" / f"{state.id}.log")
-    return state.model_copy(update={"log_tail": tuple(tail.splitlines())})
+    return state.model_copy(update={"log_tail": log_tail(directory / "logs" / f"{state.id}.log")})
 
 
 def _ended(state: WorkerState) -> WorkerState:
@@ -173,9 +164,18 @@ def _record(directory: Path, name: str, kind: type[N]) -> N | None:
     try:
         return read_dir_record(directory, name, kind)
     except (OSError, UnreadableRecordError) as error:
-        raise UnverifiedError(f"{directory / name}: {error}", remedy="see logs/ in the same directory") from None
+        raise _unreadable(directory / name, error) from None
 
 
 def _simulated(directory: Path) -> bool:
     path = directory / "service.yaml"
-    return load_service(path.read_text(encoding="utf-8"), source=str(path), site=None).engine == "sim"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return load_service(text, source=str(path), site=None).engine == "sim"
+
+
+def _unreadable(path: Path, error: OSError | UnreadableRecordError) -> UnverifiedError:
+    why = error if isinstance(error, UnreadableRecordError) else error.strerror
+    return UnverifiedError(f"{path}: {why}", remedy="see logs/ in the job directory")

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcserve.discovery import is_running, start_ticks
+from hpcserve.discovery import is_running, process_stats
 
 __all__ = ["Process", "alive", "family", "marked", "send"]
-
-_PARENT_AFTER_NAME = 1  # proc(5), /proc/PID/stat: field 4, where fields from 3 follow the `)`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,35 +22,32 @@ class Process:
 
 def family(pid: int) -> frozenset[Process]:
     """The process and everything that descends from it now."""
+    every = {found.pid: found for found in process_stats()}
     children: dict[int, list[int]] = {}
-    for other in _pids():
-        parent = _parent(other)
-        if parent is not None:
-            children.setdefault(parent, []).append(other)
-    found: set[Process] = set()
+    for found in every.values():
+        children.setdefault(found.parent, []).append(found.pid)
+    members: set[Process] = set()
     queue = [pid]
     while queue:
         member = queue.pop()
         queue += children.get(member, [])
-        ticks = start_ticks(member)
-        if ticks is not None:
-            found.add(Process(pid=member, ticks=ticks))
-    return frozenset(found)
+        if member in every:
+            members.add(Process(pid=member, ticks=every[member].start_ticks))
+    return frozenset(members)
 
 
 def marked(variable: str, value: str) -> frozenset[Process]:
     """Processes whose environment, as they were started, says `variable=value`."""
     mark = f"{variable}={value}".encode()
-    found: set[Process] = set()
-    for pid in _pids():
+    members: set[Process] = set()
+    for found in process_stats():
         try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            environment = Path(f"/proc/{found.pid}/environ").read_bytes()
         except OSError:
             continue  # ended meanwhile, or somebody else's
-        ticks = start_ticks(pid)
-        if mark in environment.split(b"\0") and ticks is not None:
-            found.add(Process(pid=pid, ticks=ticks))
-    return frozenset(found)
+        if mark in environment.split(b"\0"):
+            members.add(Process(pid=found.pid, ticks=found.start_ticks))
+    return frozenset(members)
 
 
 def alive(processes: Iterable[Process]) -> frozenset[Process]:
@@ -67,15 +62,3 @@ def send(processes: Iterable[Process], number: signal.Signals) -> None:
             os.kill(process.pid, number)
         except ProcessLookupError:
             continue
-
-
-def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return int(text.rpartition(")")[2].split()[_PARENT_AFTER_NAME])

@@ -1,7 +1,7 @@
 """What Slurm's commands print -> plain values. Every function takes text and touches nothing."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hpcserve.site import HostListError, expand_hosts
@@ -140,9 +140,9 @@ _STUCK = (
 )
 
 
-def stuck_step(log: str) -> str | None:
-    """Why the agents' step does not start, from what srun printed; None where nothing says so."""
-    for line in log.splitlines():
+def stuck_step(log: Iterable[str]) -> str | None:
+    """Why the agents' step does not start, from the lines that srun printed; None where nothing says so."""
+    for line in log:
         for pattern, words in _STUCK:
             if pattern in line and "srun" in line:
                 return f"{words} ({line.strip()})"

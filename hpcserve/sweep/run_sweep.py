@@ -10,10 +10,11 @@ from pydantic import Field
 
 from hpcserve.bench import BusyLimits
 from hpcserve.deploy import Planned, plan_service, read_text
+from hpcserve.discovery import log_tail
 from hpcserve.errors import HpcserveError, SchedulerError, ServiceError
 from hpcserve.nouns import JobHandle, Noun, Run, Sweep
 from hpcserve.render import directive_lines
-from hpcserve.scheduler import SchedulerState, launcher_for, log_tail
+from hpcserve.scheduler import SchedulerState, launcher_for
 from hpcserve.site import load_sweep
 from hpcserve.sweep.executors import (
     ExecutorName,
@@ -93,7 +94,7 @@ def run_sweep(
     watch.look()
     left = _missing(sweep, planned, store, retry_invalid=False)
     if left:
-        log = log_tail(job.paths.stderr, lines=20)
+        log = "\n".join(log_tail(job.paths.stderr))
         raise ServiceError(
             f"the sweep's job ended before {len(left)} of its runs were measured: {log or 'it wrote no log'}",
             remedy=explain_failure(log),

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from hpcserve.agent.life import fresh_generation, is_of, life_of
-from hpcserve.agent.processes import ProcessRecord, Program, adopt, end_leftovers, session_members, start
+from hpcserve.agent.processes import (
+    ProcessRecord,
+    Program,
+    adopt,
+    end_leftovers,
+    end_orphans,
+    session_members,
+    start,
+)
 from hpcserve.agent.restarts import MAX_DEATHS, Restarts
 from hpcserve.discovery import is_running, read_dir_record, start_ticks, write_record
 
@@ -118,7 +126,7 @@ def test_a_later_agent_adopts_what_still_runs_and_sees_its_end(tmp_path: Path) -
 
 
 def test_a_pid_that_was_used_again_is_neither_adopted_nor_ended(tmp_path: Path) -> None:
-    bystander = subprocess.Popen(["sleep", "600"])
+    bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         ticks = start_ticks(bystander.pid)
         assert ticks is not None
@@ -126,10 +134,31 @@ def test_a_pid_that_was_used_again_is_neither_adopted_nor_ended(tmp_path: Path) 
         write_record(tmp_path / "w.pid", record)
         assert adopt(tmp_path / "w.pid", node="n1") is None
         assert asyncio.run(end_leftovers(tmp_path, node="n1", terminate_s=1)) == ()
+        assert not asyncio.run(end_orphans(tmp_path / "w.pid", node="n1", terminate_s=1))
         assert is_running(bystander.pid, ticks)
     finally:
         bystander.kill()
         bystander.wait()
+
+
+def test_children_of_a_program_that_died_while_no_agent_looked_are_ended(tmp_path: Path) -> None:
+    async def run() -> None:
+        for end in (end_orphans, None):
+            program = begin(tmp_path, "bash", "-c", FAMILY)
+            await family_of(program)
+            os.kill(program.pid, signal.SIGKILL)
+            await program.ended()
+            assert adopt(tmp_path / "w.pid", node="n1") is None
+            assert len(session_members(program.pid)) == 2
+            if end is not None:
+                assert not await end(tmp_path / "w.pid", node="n2", terminate_s=2)
+                assert await end(tmp_path / "w.pid", node="n1", terminate_s=2)
+                assert not await end(tmp_path / "w.pid", node="n1", terminate_s=2)
+            else:
+                assert await end_leftovers(tmp_path, node="n1", terminate_s=2) == ("w",)
+            assert session_members(program.pid) == ()
+
+    asyncio.run(run())
 
 
 def test_leftovers_of_this_node_alone_are_ended(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from hpcserve.agent import GAVE_UP
+from hpcserve.agent import GAVE_UP, NOT_ALONE
 from hpcserve.discovery import Watch, is_running
 from hpcserve.nouns import Plan, Role
 from tests.agent.harness import LocalJob, wait_for
@@ -295,6 +295,30 @@ def test_an_agent_that_is_killed_again_and_again_never_has_two_of_a_worker(job: 
     assert endpoint is not None
     assert ask(endpoint.url, engine_key(job), tokens=3).status_code == 200
     assert set(job.stop_all().values()) == {0}
+    assert job.living() == {}
+
+
+def test_a_second_agent_of_a_node_touches_nothing(job: LocalJob) -> None:
+    head = job.nodes[0]
+    job.start_all()
+    job.await_ready()
+    first, before = job.agents.pop(head), {name: job.process(name) for name in ("prefill-0", "decode-0", "router")}
+    job.start(head)
+    assert job.agents.pop(head).wait(20) == NOT_ALONE
+    job.agents[head] = first
+    job.end_leftovers(code=NOT_ALONE)
+    assert {name: job.process(name) for name in before} == before
+    assert all(record is not None and is_running(record.pid, record.start_ticks) for record in before.values())
+    assert first.poll() is None
+
+
+def test_a_job_whose_directory_was_deleted_ends(job: LocalJob) -> None:
+    for node in job.nodes:
+        job.start(node, pace="gone_s=1.0, watch_s=0.2")
+    job.await_ready()
+    job.directory.rename(job.directory.with_name("elsewhere"))
+    assert {agent.wait(30) for agent in job.agents.values()} == {0}
+    job.agents.clear()
     assert job.living() == {}
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.deploy.conftest import model, service_file, site_file
 
 __all__ = ["model", "service_file", "site_file"]
 
+HPCSERVE = Path(sys.executable).with_name("hpcserve")
 VERBS = sorted(program.commands)
 Captured = pytest.CaptureFixture[str]
 
@@ -157,7 +159,7 @@ def test_completion_scripts(shell: str, capsys: Captured) -> None:
 
 def test_bash_completes_sites() -> None:
     done = subprocess.run(
-        [Path(sys.executable).with_name("hpcserve")],
+        [HPCSERVE],
         env={
             **os.environ,
             "_HPCSERVE_COMPLETE": "bash_complete",
@@ -245,6 +247,14 @@ def test_a_local_job_from_submit_to_cancel(
         assert (state.phase, state.url, state.scheduler_state) == ("starting", None, "RUNNING")
         assert run(["wait", handle.name, "--timeout", "0.1", *jobs]) == 8
         assert "not ready after 0.1 s" in capsys.readouterr().err
+        with subprocess.Popen([HPCSERVE, "wait", handle.directory], stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr is not None
+            assert "starting" in waiting.stderr.readline()
+            waiting.send_signal(signal.SIGINT)
+            told = waiting.stderr.read()
+            assert waiting.wait(timeout=20) == 130
+        assert f"hpcserve cancel {handle.name}" in told
+        assert "Traceback" not in told
         assert run(["url", handle.id, *jobs]) == 7
         assert "hpcserve wait sim-1" in capsys.readouterr().err
         assert run(["logs", "sim-1", "local", *jobs]) == 0

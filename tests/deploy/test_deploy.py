@@ -10,9 +10,21 @@ from pathlib import Path
 import pytest
 
 from hpcserve import deploy
-from hpcserve.deploy import find_site, job_directory, launch, list_sites, plan_service, prepare, read_text, write_job
-from hpcserve.discovery import DISK
+from hpcserve.deploy import (
+    Prepared,
+    find_site,
+    job_directory,
+    launch,
+    list_sites,
+    plan_service,
+    prepare,
+    read_text,
+    submit_path,
+    write_job,
+)
+from hpcserve.discovery import DISK, read_dir_record
 from hpcserve.errors import HpcserveError, InputError, NotFoundError, SchedulerError
+from hpcserve.nouns import JobHandle
 from hpcserve.site import load_service, load_site
 from tests.deploy.conftest import safetensors
 from tests.scheduler.conftest import Commands, commands
@@ -125,18 +137,44 @@ def test_a_folder_that_no_script_can_name_is_refused(site_file: Path, service_fi
         prepare(plan_service(service_file, site=str(site_file)), jobs_dir=Path(f"/tmp/{name}"))  # noqa: S108 - not made
 
 
-def test_a_refused_submission_leaves_no_directory(
-    tmp_path: Path, service_file: Path, site_file: Path, commands: Commands
-) -> None:
-    commands(sbatch='echo "sbatch: error: Invalid account" >&2; exit 1')
+@pytest.fixture
+def for_slurm(tmp_path: Path, service_file: Path, site_file: Path) -> Prepared:
+    """A job that is written and would be submitted to Slurm."""
     onebox = find_site("onebox").read_text().replace("~/.cache/hpcserve/models", str(tmp_path / "models"))
     site_file.write_text(onebox)
     service_file.write_text(service_file.read_text().replace("partition: null", "partition: main"))
     prepared = write_job(prepare(plan_service(service_file, site=str(site_file)), jobs_dir=tmp_path / "jobs"))
     assert prepared.directory.is_dir()
+    return prepared
+
+
+def test_a_refused_submission_leaves_no_directory(tmp_path: Path, for_slurm: Prepared, commands: Commands) -> None:
+    commands(sbatch='echo "sbatch: error: Invalid account" >&2; exit 1')
     with pytest.raises(SchedulerError, match="Invalid account"):
-        launch(prepared)
+        launch(for_slurm)
     assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_a_job_whose_id_cannot_be_noted_is_ended_again(
+    for_slurm: Prepared, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_path: Path, _noun: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(submit_path, "write_record", full)
+    folder = commands(sbatch="echo 77", squeue='echo "77|PENDING|Priority||N/A"', scancel="exit 0")
+    with pytest.raises(SchedulerError, match=r"job 77 was submitted and ended again.*No space left"):
+        launch(for_slurm)
+    assert (folder / "scancel.words").read_text() == "77\n"
+
+
+def test_ctrl_c_while_a_job_is_submitted_loses_no_job(for_slurm: Prepared, commands: Commands) -> None:
+    commands(sbatch="kill -INT $PPID; sleep 0.2; echo 77")
+    with pytest.raises(KeyboardInterrupt):
+        launch(for_slurm)
+    handle = read_dir_record(for_slurm.directory, "job.json", JobHandle)
+    assert handle is not None
+    assert handle.id == "77"
 
 
 def test_slurm_needs_a_partition(site_file: Path, service_file: Path) -> None:

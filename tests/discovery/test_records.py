@@ -167,6 +167,16 @@ def test_a_torn_leader_file_is_refused_by_name(job: Path) -> None:
         claim_leadership(job / "leader.json", leader())
 
 
+def test_a_leader_that_was_killed_while_it_claimed_is_replaced_and_a_slow_one_is_not(job: Path) -> None:
+    path = job / "leader.json"
+    path.touch()
+    claim_leadership(path, leader("n1"), sleep=lambda _: None)
+    assert read_dir_record(job, "leader.json", Leader) == leader("n1")
+    path.write_bytes(b"")
+    with pytest.raises(ServiceError, match="n2"):
+        claim_leadership(path, leader("n1"), sleep=lambda _: write_record(path, leader("n2")))
+
+
 def test_a_pid_that_is_used_again_is_not_the_same_process() -> None:
     ticks = start_ticks(os.getpid())
     assert ticks is not None

@@ -1,6 +1,9 @@
 """What is said of a job, from its directory and its scheduler's word."""
 
 import http.server
+import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +25,7 @@ from hpcserve.nouns import (
     RouterState,
     WorkerState,
 )
-from hpcserve.scheduler import SchedulerState, find_job, job_state, list_jobs, log_tail, router_answers
+from hpcserve.scheduler import SchedulerState, find_job, job_state, list_jobs, router_answers
 from tests.golden.cases import case
 
 HANDLE = JobHandle(name="sim-1", launcher="slurm", id="7", directory="/j/sim-1", submitted_utc="now")
@@ -155,7 +158,7 @@ def test_a_failed_worker_shows_the_end_of_its_log(directory: Path) -> None:
     state = look(directory)
     failed = state.workers[1]
     assert failed.log_tail[-1] == "line 99"
-    assert len(failed.log_tail) == 12
+    assert len(failed.log_tail) == 20
 
 
 def test_a_scheduler_that_cannot_be_asked_leaves_the_routers_proof_to_decide(directory: Path) -> None:
@@ -164,6 +167,15 @@ def test_a_scheduler_that_cannot_be_asked_leaves_the_routers_proof_to_decide(dir
     whole(directory)
     assert look(directory, unknown).phase == JobPhase.READY
     assert look(directory, unknown, answers=False).phase == JobPhase.UNKNOWN
+
+
+def test_a_job_whose_directory_was_deleted_is_an_error_and_no_guess(directory: Path) -> None:
+    for gone in ("service.yaml", "workers", ""):
+        target = directory / gone
+        target.unlink() if target.is_file() else shutil.rmtree(target)
+        if gone != "workers":  # without it, no agent has said anything yet
+            with pytest.raises(UnverifiedError, match="No such file"):
+                look(directory)
 
 
 def test_a_torn_record_is_an_error_and_no_guess(directory: Path) -> None:
@@ -208,12 +220,10 @@ def test_the_router_is_asked_over_http(answering: tuple[str, list[int]]) -> None
     assert not router_answers("http://127.0.0.1:1")
 
 
-def test_the_end_of_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    assert log_tail(tmp_path / "none") == ""
-    (tmp_path / "some").write_bytes(b"\xff\xfe\nlast")
-    assert log_tail(tmp_path / "some").endswith("last")
-    assert log_tail(tmp_path / "some", 1) == "last"
-    assert log_tail(tmp_path / "some", 0) == ""
+def test_no_proxy_stands_between(answering: tuple[str, list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert router_answers(answering[0])
 
 
 def made(root: Path, name: str, identity: str | None = None) -> Path:
@@ -240,6 +250,26 @@ def test_jobs_are_found_by_name_id_service_and_directory(tmp_path: Path) -> None
         find_job("nope", roots)
     with pytest.raises(NotFoundError, match="no job directory"):
         find_job(str(tmp_path), ())
+
+
+def test_the_jobs_of_others_in_a_shared_folder_are_left_out() -> None:
+    with tempfile.TemporaryDirectory() as shared:
+        root = Path(shared)
+        root.chmod(0o755)
+        mine, theirs = made(root, "chat-1"), made(root, "chat-2")
+        theirs.chmod(0)
+        child = os.fork()
+        if child == 0:  # as an ordinary user, whom permissions hold for
+            if os.getuid() == 0:
+                os.chown(mine, 65534, 65534)
+                os.chown(mine / "plan.asked.json", 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+            try:
+                os._exit(0 if [job.directory for job in list_jobs([root, root / "chat-2"])] == [mine] else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        theirs.chmod(0o700)
 
 
 def test_a_job_without_a_readable_handle_hides_no_other(tmp_path: Path) -> None:

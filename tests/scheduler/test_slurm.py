@@ -8,7 +8,7 @@ import pytest
 
 from hpcserve.errors import MissingToolError, SchedulerError
 from hpcserve.nouns import Job, JobFile, JobHandle
-from hpcserve.scheduler import Launcher, SchedulerState, launcher_for
+from hpcserve.scheduler import Launcher, SchedulerState, launcher_for, slurm
 from tests.scheduler.conftest import Commands
 
 UNKNOWN_ID = 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1'
@@ -109,7 +109,10 @@ def test_accounting_answers_for_what_squeue_forgot(tmp_path: Path, commands: Com
     assert (found.word, found.phase, found.exit_code, found.source) == ("NODE_FAIL", "failed", 1, "sacct")
 
 
-def test_a_job_of_another_cluster_is_asked_for_there(tmp_path: Path, commands: Commands) -> None:
+def test_a_job_of_another_cluster_is_asked_for_there(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "_GRACE_S", 0.1)
     folder = commands(squeue='echo "7|RUNNING|None|n1|x"', scancel="true")
     assert state(tmp_path, "7;far").phase == "running"
     assert "--clusters=far" in (folder / "squeue.words").read_text().splitlines()

@@ -99,14 +99,14 @@ srun: Job 812 step creation still disabled, retrying (Requested nodes are busy)
 
 
 def test_a_step_that_does_not_start_is_told() -> None:
-    assert "another step holds the nodes" in (stuck_step(STEP_LOG) or "")
+    assert "another step holds the nodes" in (stuck_step(STEP_LOG.splitlines()) or "")
     assert "did not start" in (
-        stuck_step("srun: error: Unable to create step for job 2: Requested nodes are busy") or ""
+        stuck_step(["srun: error: Unable to create step for job 2: Requested nodes are busy"]) or ""
     )
     assert stuck_step(
-        "srun: fatal: SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive."
+        ["srun: fatal: SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive."]
     )
-    assert stuck_step("srun: cluster configuration lacks support for cpu binding\nall is well") is None
+    assert stuck_step(["srun: cluster configuration lacks support for cpu binding", "all is well"]) is None
 
 
 def test_a_refusal_says_what_to_do() -> None:
