@@ -60,7 +60,9 @@ class Mistake:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: {self.found}; {self.wanted}; {self.remedy}"
+        """One line, whatever was found: line ends and control characters are escaped, no terminal obeys them."""
+        line = f"{self.file}:{self.line}:{self.column}: {self.found}; {self.wanted}; {self.remedy}"
+        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
 
 
 class InputError(HpcserveError):

@@ -4,7 +4,7 @@ In: nothing. Out: types. Touches: nothing.
 """
 
 from hpcserve.nouns.allocation import Allocation, EngineFacts, GrantedGpu, GrantedNode
-from hpcserve.nouns.base import Name, Noun
+from hpcserve.nouns.base import FORMS, Name, Noun
 from hpcserve.nouns.endpoint import Endpoint, Handoff, Heartbeat
 from hpcserve.nouns.job import Job, JobFailure, JobFile, JobHandle, JobPhase, JobState, WorkerState
 from hpcserve.nouns.model import ModelShape
@@ -43,6 +43,7 @@ from hpcserve.nouns.site import (
 from hpcserve.nouns.sweep import RatePoint, Sweep, SweepPlacement
 
 __all__ = [
+    "FORMS",
     "Allocation",
     "Ask",
     "Distance",

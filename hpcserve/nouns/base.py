@@ -1,21 +1,61 @@
 """What all nouns share: frozen, keyword-only, strict, no unknown keys."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-__all__ = ["HostList", "Name", "Noun", "Positive", "PositiveInt", "Text"]
+__all__ = [
+    "FORMS",
+    "Duration",
+    "EnvName",
+    "HostList",
+    "Name",
+    "Noun",
+    "Positive",
+    "PositiveInt",
+    "ServiceName",
+    "Subnet",
+    "Text",
+]
 
-_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_TEXT = r"^[^\x00\r\n]*$"
+_HOST_LIST = r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$"
+_DURATION = r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$"
+_SUBNET = r"^[0-9A-Fa-f:.]+/\d{1,3}$"
+_ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
-Name = Annotated[str, StringConstraints(pattern=_NAME_PATTERN, max_length=200)]
+FORMS: Mapping[str, str] = {
+    _NAME: "a name of letters, digits, `.`, `-` and `_` was wanted, a letter or digit first",
+    _TEXT: "one line of text was wanted",
+    _HOST_LIST: "a Slurm host list was wanted, as in node[01-04,07]",
+    _DURATION: "a time was wanted, [days-]hours:minutes:seconds, as in 1:30:00",
+    _SUBNET: "a subnet was wanted, as in 10.1.0.0/16",
+    _ENV_NAME: "the name of an environment variable was wanted: letters, digits and `_`, no digit first",
+}
+"""What each pattern asks for, in the words of an error message."""
+
+Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=200)]
 """An identifier that is safe as a file name and in a host name: letters, digits, dot, dash, underscore."""
 
-Text = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00\r\n]*$")]
+ServiceName = Annotated[str, StringConstraints(pattern=_NAME, max_length=60)]
+"""A `Name` that leaves room for a job's number in file names and in Slurm's columns."""
+
+Text = Annotated[str, StringConstraints(min_length=1, pattern=_TEXT)]
 """One line of text: anything but NUL and line ends."""
 
-HostList = Annotated[str, StringConstraints(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$")]
+HostList = Annotated[str, StringConstraints(min_length=1, pattern=_HOST_LIST)]
 """A Slurm host list expression such as `node[01-04,07]`."""
+
+Duration = Annotated[str, StringConstraints(pattern=_DURATION)]
+"""A Slurm time limit, `[days-]hours:minutes:seconds`."""
+
+Subnet = Annotated[str, StringConstraints(pattern=_SUBNET)]
+"""A subnet in CIDR form, `10.1.0.0/16`."""
+
+EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME)]
+"""The name of an environment variable that a shell can set."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 PositiveInt = Annotated[int, Field(gt=0)]

@@ -3,10 +3,9 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from hpcserve.nouns.base import Name, Noun, Positive, PositiveInt, Text
-from hpcserve.nouns.site import Duration, EnvName
+from hpcserve.nouns.base import Duration, EnvName, Name, Noun, Positive, PositiveInt, ServiceName, Text
 
 __all__ = ["Distance", "Mode", "Pool", "Role", "RouterSettings", "Service", "Slo", "Workload"]
 
@@ -60,7 +59,8 @@ class Pool(Noun):
     """Workers of one role."""
 
     role: Role
-    workers: PositiveInt
+    workers: Annotated[int, Field(gt=0, le=10_000)]
+    """At most 10,000: far above any service's, so that a slip of the keyboard is told and not enumerated."""
     tensor_parallel: PositiveInt = 1
     args: tuple[str, ...] = ()
     """Further engine arguments, each one word of argv."""
@@ -82,7 +82,7 @@ class Service(Noun):
     """One service: the model, the pools, the SLO, the workload it is judged on."""
 
     schema_: Annotated[Literal["hpcserve.service/1"], Field(alias="schema")]
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
+    name: ServiceName
     model: Text
     """Directory of the model, absolute, under `~`, or relative to the site's `paths.models`."""
     served_name: Text

@@ -3,9 +3,9 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from hpcserve.nouns.base import HostList, Name, Noun, Positive, PositiveInt, Text
+from hpcserve.nouns.base import Duration, EnvName, HostList, Name, Noun, Positive, Subnet, Text
 
 __all__ = [
     "Gpu",
@@ -27,14 +27,6 @@ __all__ = [
     "Transport",
 ]
 
-Duration = Annotated[str, StringConstraints(pattern=r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$")]
-"""A Slurm time limit, `[days-]hours:minutes:seconds`."""
-
-Address = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f:.]+/\d{1,3}$")]
-"""A subnet in CIDR form, `10.1.0.0/16`."""
-
-EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-
 
 class Rate(Noun):
     """A one-way rate of one port or link: nominal GB/s (1e9 bytes/s) times an efficiency, with its source."""
@@ -53,7 +45,8 @@ class Gpu(Noun):
     """The accelerators of one node type. `model: cpu` says that a slot is a share of the host's cores."""
 
     model: Text
-    count: PositiveInt
+    count: Annotated[int, Field(gt=0, le=1024)]
+    """At most 1024: far above any node's, so that a slip of the keyboard is told and not enumerated."""
     memory_gib: Positive
 
 
@@ -88,7 +81,8 @@ class NvlinkIsland(Noun):
 class NodeType(Noun):
     """One kind of node: its cores, GPUs, NICs and what joins them inside the node."""
 
-    cores: PositiveInt
+    cores: Annotated[int, Field(gt=0, le=65536)]
+    """At most 65536, for the same reason as `Gpu.count`."""
     memory_gib: Positive
     gpu: Gpu
     nics: Annotated[tuple[Nic, ...], Field(min_length=1)]
@@ -120,7 +114,7 @@ class Network(Noun):
     """How a node's address on a network is found: the interface that carries it, or the subnet it lies in."""
 
     interface: Text | None = None
-    subnet: Address | None = None
+    subnet: Subnet | None = None
 
 
 class Networks(Noun):

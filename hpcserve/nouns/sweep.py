@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hpcserve.nouns.base import Name, Noun, Positive, PositiveInt, Text
+from hpcserve.nouns.base import Duration, Name, Noun, Positive, PositiveInt, Text
 from hpcserve.nouns.service import Distance
 
 __all__ = ["RatePoint", "Sweep", "SweepPlacement"]
@@ -38,5 +38,5 @@ class Sweep(Noun):
     """Sequential requests with distinct prompts, measured first, one transfer at a time."""
     repetitions: PositiveInt = 1
     seed: int = 1
-    time: Annotated[str, Field(pattern=r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$")]
+    time: Duration
     """Slurm time limit of the sweep's job."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from hpcserve.errors import InputError, Mistake
-from hpcserve.nouns import Noun
+from hpcserve.nouns import FORMS, Noun
 from hpcserve.wire.yamltree import Located, Path, load
 
 __all__ = ["Complaint", "decode_yaml"]
@@ -106,6 +106,17 @@ _WANTED = {
     "finite_number": "a finite number was wanted",
 }
 
+_LIMITS = {
+    "greater_than": "more than {gt} was wanted",
+    "greater_than_equal": "at least {ge} was wanted",
+    "less_than": "less than {lt} was wanted",
+    "less_than_equal": "at most {le} was wanted",
+    "too_short": "a list of at least {min_length} was wanted",
+    "string_too_short": "text of at least {min_length} character was wanted",
+    "string_too_long": "text of at most {max_length} characters was wanted",
+}
+"""What is wanted where a limit of pydantic's is broken; its context has the limit."""
+
 
 def _explain(kind: type[Noun], details: ErrorDetails, located: Located) -> tuple[Any, str, str, str]:
     """One pydantic error as (place, found, wanted, remedy)."""
@@ -123,25 +134,23 @@ def _explain(kind: type[Noun], details: ErrorDetails, located: Located) -> tuple
         return place, f"{owner} has no `{path[-1]}`", "it is required", f"add `{path[-1]}:`"
     found = f"`{_dotted(path)}` is {_shown(details['input'])}"
     wanted = _WANTED.get(error)
-    remedy = f"correct `{path[-1] if path else 'the file'}`"
+    remedy = f"correct `{_dotted(path[-2:] if path and isinstance(path[-1], int) else path[-1:])}`"
     if error in {"enum", "literal_error"}:
         wanted = f"{context.get('expected', 'another value')} was wanted"
         if isinstance(details["input"], str):
             near = difflib.get_close_matches(details["input"], str(context.get("expected", "")).split("'")[1::2], n=1)
             remedy = f"did you mean `{near[0]}`?" if near else remedy
     elif error == "string_pattern_mismatch":
-        wanted = f"text of the form {context.get('pattern')} was wanted"
+        wanted = FORMS.get(context["pattern"], f"text of the form {context['pattern']} was wanted")
+    elif error in _LIMITS:
+        wanted = _LIMITS[error].format(**context)
     elif error == "bool_type" and isinstance(details["input"], str):
         remedy = "write true or false"
     elif error in {"int_type", "float_type"} and isinstance(details["input"], str):
-        remedy = "write a decimal number without quotes, leading zeros or colons"
-    elif error == "string_type":
+        remedy = "write a decimal number such as 8 or 0.5, without quotes"
+    elif error == "string_type" and isinstance(details["input"], bool | int | float):
         remedy = "put it in quotes if it is meant as text"
-    return located.value_place(path), found, wanted or _sentence(details["msg"]), remedy
-
-
-def _sentence(message: str) -> str:
-    return message[0].lower() + message[1:].replace("Input should", "it should")
+    return located.value_place(path), found, wanted or details["msg"], remedy
 
 
 def _data_path(loc: tuple[str | int, ...], data: Any) -> Path:

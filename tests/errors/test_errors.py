@@ -26,3 +26,8 @@ def test_an_input_error_shows_all_mistakes_in_file_order() -> None:
 
     error = InputError([mistake(7), mistake(2)])
     assert str(error) == "a.yaml:2:3: x; y was wanted; do z\na.yaml:7:3: x; y was wanted; do z"
+
+
+def test_a_mistake_is_one_line_without_control_characters_whatever_was_found() -> None:
+    mistake = Mistake(file="a.yaml", line=1, column=2, found="`a\nb\x1b[31m\u2028é`", wanted="y", remedy="z")
+    assert str(mistake) == r"a.yaml:1:2: `a\nb\x1b[31m\u2028é`; y; z"

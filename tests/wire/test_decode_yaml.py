@@ -1,4 +1,6 @@
 import contextlib
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from hpcserve.errors import InputError
-from hpcserve.nouns import Noun, Service, Site
+from hpcserve.nouns import FORMS, Name, Noun, Service, Site, Sweep
 from hpcserve.wire import Complaint, UnreadableRecordError, decode_record, decode_yaml, encode_record, encode_yaml
 from tests.strategies import services, sites
 
@@ -194,3 +196,42 @@ def test_places_are_where_the_value_is(line: int, column: int) -> None:
     text = "name: a\n" + "\n" * line + "count:" + " " * (column + 1) + "x\n"
     [mistake] = refused(text)
     assert mistake.startswith(f"f.yaml:{line + 2}:{column + 8}: ")
+
+
+class Limited(Noun):
+    name: Name = "a"
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    words: Annotated[tuple[str, ...], Field(min_length=1)] = ("a",)
+    numbers: tuple[Annotated[int, Field(ge=0, lt=8)], ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "name: a b",
+            '`name` is text "a b"; a name of letters, digits, `.`, `-` and `_` was wanted, a letter or digit',
+        ),
+        ("name: [a]", "`name` is a list of 1; text was wanted; correct `name`"),
+        ("name: 3", "`name` is number 3; text was wanted; put it in quotes if it is meant as text"),
+        ("share: 1.5", "`share` is number 1.5; at most 1.0 was wanted; correct `share`"),
+        ("share: 0", "`share` is number 0; more than 0.0 was wanted; correct `share`"),
+        ("share: 1.0e999", "`share` is number Infinity; at most 1.0 was wanted"),
+        ("words: []", "`words` is a list of 0; a list of at least 1 was wanted; correct `words`"),
+        ("numbers: [1, -1]", "`numbers[1]` is number -1; at least 0 was wanted; correct `numbers[1]`"),
+        ("numbers: [8]", "`numbers[0]` is number 8; less than 8 was wanted; correct `numbers[0]`"),
+    ],
+)
+def test_limits_and_forms_are_told_in_words(line: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        decode_yaml(Limited, line, source="f.yaml")
+    [mistake] = caught.value.mistakes
+    assert said in str(mistake)
+
+
+def test_every_pattern_of_a_noun_has_words() -> None:
+    patterns = set(re.findall(r'"pattern":\s*"((?:[^"\\]|\\.)*)"', json.dumps([
+        kind.model_json_schema() for kind in (Service, Site, Sweep)
+    ])))  # fmt: skip
+    assert {json.loads(f'"{pattern}"') for pattern in patterns} <= set(FORMS)
+    assert len(patterns) >= 5
