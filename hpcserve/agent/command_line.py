@@ -84,14 +84,22 @@ async def _run(options: Options, *, environment: Mapping[str, str], pace: Pace) 
     except HpcserveError as error:
         LOG.error("%s", error)
         failures.append(JobFailure(reason=str(error), where=f"agent of {options.node}", life=options.life))
-        if failure_in(options.job, options.life) is None:
-            write_record(options.job / FAILED, failures[-1])
+        _record_failure(options, failures[-1])
     finally:
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
     # An agent that was restarted may be told to stop before it has adopted what still runs.
     await end_leftovers(options.job / "workers", node=options.node, terminate_s=pace.terminate_s)
     return GAVE_UP if failures else 0
+
+
+def _record_failure(options: Options, failure: JobFailure) -> None:
+    """Write `failed.json`, unless another agent has; where that fails, this agent is started again and says it then."""
+    try:
+        if failure_in(options.job, options.life) is None:
+            write_record(options.job / FAILED, failure)
+    except OSError as error:
+        LOG.error("%s could not be written: %s", FAILED, error)
 
 
 async def _unless_stopped(
@@ -112,7 +120,7 @@ async def _unless_stopped(
 async def _watch(options: Options, pace: Pace, stopping: asyncio.Event, failures: list[JobFailure]) -> None:
     """See when the job is to end, or has failed: by another's word or, on the head node, on its own account."""
     looks = 0
-    seen_s = time.monotonic()
+    seen_s, told = time.monotonic(), False
     while True:
         await asyncio.sleep(pace.watch_s)
         looks += 1
@@ -122,9 +130,11 @@ async def _watch(options: Options, pace: Pace, stopping: asyncio.Event, failures
             failure = await asyncio.to_thread(failure_in, options.job, options.life)
             if failure is None and options.head and looks % _JUDGE_EVERY == 0:
                 failure = await asyncio.to_thread(_hopeless, options)
-            seen_s = time.monotonic()
+            seen_s, told = time.monotonic(), False
         except OSError as error:
-            LOG.warning("cannot look for %s: %s", FAILED, error)
+            if not told:
+                LOG.warning("cannot look for %s, trying on: %s", FAILED, error)
+            told = True
             if isinstance(error, FileNotFoundError) and time.monotonic() - seen_s > pace.gone_s:
                 LOG.error("the job directory is gone: nobody can find this job any more, so it ends")
                 stopping.set()

@@ -16,6 +16,9 @@ from hpcserve.deploy import plan_service, prepare, write_job
 from hpcserve.nouns import Endpoint, GrantedNode, JobFailure, Noun, Plan, WorkerState
 from hpcserve.wire import UnreadableRecordError, decode_record
 
+BRISK = "notice_s=0.3, watch_s=0.2, plan_poll_s=0.1, poll_s=0.1"
+"""The routers of these jobs have no clients, so nobody needs the time to notice that a worker drains."""
+
 N = TypeVar("N", bound=Noun)
 T = TypeVar("T")
 
@@ -95,21 +98,18 @@ class LocalJob:
         return asked.nodes
 
     def start(self, node: str, *, pace: str = "", **environment: str) -> None:
-        """As agent.sh does; `pace`: other waits than the agent's own, as arguments of Pace."""
-        program = ["-m", "hpcserve.agent"]
-        if pace:
-            patched = (
-                "import sys, hpcserve.agent.command_line as agent\nfrom hpcserve.agent.pace import Pace\n"
-                f"agent.Pace = lambda: Pace({pace})\nsys.exit(agent.main(sys.argv[1:]))"
-            )
-            program = ["-c", patched]
+        """As agent.sh does; `pace`: other waits than a test's brisk ones, as arguments of Pace."""
+        patched = (
+            "import sys, hpcserve.agent.command_line as agent\nfrom hpcserve.agent.pace import Pace\n"
+            f"agent.Pace = lambda: Pace(**{{**dict({BRISK}), **dict({pace})}})\nsys.exit(agent.main(sys.argv[1:]))"
+        )
         nodes = self.nodes
         head = ["--head"] if node == nodes[0] else []
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
         with (self.directory / "logs" / f"agent.{node}.log").open("ab") as log:
             self.agents[node] = subprocess.Popen(
                 [
-                    *(sys.executable, *program, "--job", str(self.directory)),
+                    *(sys.executable, "-c", patched, "--job", str(self.directory)),
                     *("--node", node, "--nodes", str(len(nodes)), *head),
                 ],
                 stdin=subprocess.DEVNULL,

@@ -60,80 +60,74 @@ def test_workers_are_started_where_the_plan_puts_them_proved_and_announced(job: 
     assert {job.phase(worker.id) for worker in plan.workers} == {"stopped"}
 
 
-def test_a_killed_worker_is_withdrawn_at_once_and_comes_back_as_another(job: LocalJob) -> None:
-    started_s = time.monotonic()
-    job.start_all()
-    job.await_ready()
-    cold_s = time.monotonic() - started_s
-    before = job.endpoint("decode-0")
+def test_a_killed_worker_is_withdrawn_at_once_and_comes_back_as_another(served: LocalJob) -> None:
+    before, state = served.endpoint("decode-0"), served.state("decode-0")
     assert before is not None
+    assert state is not None
     killed_s = time.monotonic()
     os.kill(before.pid, signal.SIGKILL)
-    wait_for("the endpoint's withdrawal", lambda: job.endpoint("decode-0") != before, within_s=2)
-    after = job.new_generation("decode-0", before.generation)
-    assert time.monotonic() - killed_s < 3 * cold_s
+    wait_for("the endpoint's withdrawal", lambda: served.endpoint("decode-0") != before, within_s=2)
+    after = served.new_generation("decode-0", before.generation)
+    assert time.monotonic() - killed_s < 20
     assert after.url == before.url
     assert after.pid != before.pid
-    state = job.state("decode-0")
-    assert state is not None
-    assert state.restarts == 1
-    assert ask(after.url, engine_key(job), tokens=3).status_code == 200
+    served.await_ready()
+    again = served.state("decode-0")
+    assert again is not None
+    assert again.restarts == state.restarts + 1
+    assert ask(after.url, engine_key(served), tokens=3).status_code == 200
 
 
-def test_workers_outlive_their_killed_agent_and_are_adopted_by_the_next(job: LocalJob) -> None:
-    job.start_all()
-    job.await_ready()
-    head, other = job.nodes
-    plan, decided = job.record(Plan, "plan.json"), (job.directory / "plan.json").stat().st_mtime_ns
+def test_workers_outlive_their_killed_agent_and_are_adopted_by_the_next(served: LocalJob) -> None:
+    head, other = served.nodes
+    plan, decided = served.record(Plan, "plan.json"), (served.directory / "plan.json").stat().st_mtime_ns
     assert plan is not None
-    before = {worker.id: job.endpoint(worker.id) for worker in plan.workers}
-    router = job.process("router")
-    blocks = {name: job.node(name) for name in job.nodes}
+    before = {worker.id: served.endpoint(worker.id) for worker in plan.workers}
+    router = wait_for("the router's process", lambda: served.process("router"))
+    blocks = {name: served.node(name) for name in served.nodes}
     for node in (other, head):
-        job.kill_agent(node)
+        served.kill_agent(node)
     time.sleep(0.5)
     for endpoint in before.values():
         assert endpoint is not None
-        assert ask(endpoint.url, engine_key(job), tokens=3).status_code == 200
-    job.start_all()
-    wait_for("both reports", lambda: all(job.node(name) != blocks[name] for name in job.nodes))
-    for name in job.nodes:
-        again, first = job.node(name), blocks[name]
+        assert ask(endpoint.url, engine_key(served), tokens=3).status_code == 200
+    served.start_all()
+    wait_for("both reports", lambda: all(served.node(name) != blocks[name] for name in served.nodes))
+    for name in served.nodes:
+        again, first = served.node(name), blocks[name]
         assert again is not None
         assert first is not None
         assert again.ports == first.ports
+
+    def adopted() -> bool:
+        logs = "".join(path.read_text() for path in (served.directory / "logs").glob("agent.*.log"))
+        return all(f"{name}: adopted" in logs for name in before)
+
+    wait_for("the workers' adoption", adopted)
     time.sleep(1.5)
-    job.await_ready()
-    assert {worker.id: job.endpoint(worker.id) for worker in plan.workers} == before
-    assert job.process("router") == router
-    assert (job.directory / "plan.json").stat().st_mtime_ns == decided
+    served.await_ready()
+    assert {worker.id: served.endpoint(worker.id) for worker in plan.workers} == before
+    assert served.process("router") == router
+    assert (served.directory / "plan.json").stat().st_mtime_ns == decided
     decode = before["decode-0"]
     assert decode is not None
-    os.kill(decode.pid, signal.SIGKILL)
-    assert job.new_generation("decode-0", decode.generation).url == decode.url
-    assert set(job.stop_all().values()) == {0}
-    assert job.living() == {}
+    os.kill(decode.pid, signal.SIGKILL)  # an adopted worker's end is seen as well
+    assert served.new_generation("decode-0", decode.generation).url == decode.url
 
 
-def test_a_worker_that_died_while_no_agent_looked_is_started_again(job: LocalJob) -> None:
-    job.start_all()
-    job.await_ready()
-    plan = job.record(Plan, "plan.json")
-    assert plan is not None
-    before = job.endpoint("decode-0")
+def test_a_worker_that_died_while_no_agent_looked_is_started_again(served: LocalJob) -> None:
+    before = served.endpoint("decode-0")
     assert before is not None
-    job.kill_agent(before.node)
+    served.kill_agent(before.node)
     os.kill(before.pid, signal.SIGKILL)
-    job.start(before.node)
-    assert job.new_generation("decode-0", before.generation).pid != before.pid
+    served.start(before.node)
+    assert served.new_generation("decode-0", before.generation).pid != before.pid
 
 
-def test_the_router_comes_back_on_the_same_port(job: LocalJob) -> None:
-    job.start_all()
-    job.await_ready()
-    plan = job.record(Plan, "plan.json")
+def test_the_router_comes_back_on_the_same_port(served: LocalJob) -> None:
+    plan = served.record(Plan, "plan.json")
     assert plan is not None
-    node = job.node(plan.router.node)
+    node = served.node(plan.router.node)
     assert node is not None
     health = f"http://{node.control_address}:{plan.router.port}/health"
 
@@ -143,12 +137,15 @@ def test_the_router_comes_back_on_the_same_port(job: LocalJob) -> None:
         except httpx.TransportError:
             return None
 
-    wait_for("the router's answer", answers)
-    before = job.process("router")
-    assert before is not None
-    os.kill(before.pid, signal.SIGKILL)
-    wait_for("another router", lambda: job.process("router") != before or None)
-    wait_for("the new router's answer", answers)
+    seen: set[int] = set()
+    for _ in range(3):
+        wait_for("a new router", lambda: (found := served.process("router")) is not None and found.pid not in seen)
+        wait_for("its answer", answers)
+        router = served.process("router")
+        assert router is not None
+        seen.add(router.pid)
+        if len(seen) < 3:
+            os.kill(router.pid, signal.SIGKILL)
 
 
 def test_a_draining_worker_says_so_and_finishes_what_it_began(make_job: Callable[..., LocalJob]) -> None:
@@ -209,7 +206,7 @@ def test_stop_json_ends_the_agents_of_its_life_and_no_others(job: LocalJob) -> N
         stop.with_suffix(".new").write_text(f'{{"schema": "hpcserve.stop/1", "life": "{life}"}}')
         stop.with_suffix(".new").rename(stop)
         if life == "local.1":
-            time.sleep(2.5)
+            time.sleep(1.0)  # five looks
             assert all(agent.poll() is None for agent in job.agents.values())
     assert {agent.wait(20) for agent in job.agents.values()} == {0}
     job.agents.clear()
@@ -298,23 +295,25 @@ def test_an_agent_that_is_killed_again_and_again_never_has_two_of_a_worker(job: 
     assert job.living() == {}
 
 
-def test_a_second_agent_of_a_node_touches_nothing(job: LocalJob) -> None:
-    head = job.nodes[0]
-    job.start_all()
-    job.await_ready()
-    first, before = job.agents.pop(head), {name: job.process(name) for name in ("prefill-0", "decode-0", "router")}
-    job.start(head)
-    assert job.agents.pop(head).wait(20) == NOT_ALONE
-    job.agents[head] = first
-    job.end_leftovers(code=NOT_ALONE)
-    assert {name: job.process(name) for name in before} == before
+def test_a_second_agent_of_a_node_touches_nothing(served: LocalJob) -> None:
+    head = served.nodes[0]
+    names = ("prefill-0", "decode-0", "router")
+    wait_for("all processes", lambda: all(served.process(name) for name in names))
+    before = {name: served.process(name) for name in names}
+    first = served.agents.pop(head)
+    served.start(head)
+    code = served.agents.pop(head).wait(20)
+    served.agents[head] = first
+    assert code == NOT_ALONE
+    served.end_leftovers(code=NOT_ALONE)
+    assert {name: served.process(name) for name in before} == before
     assert all(record is not None and is_running(record.pid, record.start_ticks) for record in before.values())
     assert first.poll() is None
 
 
 def test_a_job_whose_directory_was_deleted_ends(job: LocalJob) -> None:
     for node in job.nodes:
-        job.start(node, pace="gone_s=1.0, watch_s=0.2")
+        job.start(node, pace="gone_s=1.0")
     job.await_ready()
     job.directory.rename(job.directory.with_name("elsewhere"))
     assert {agent.wait(30) for agent in job.agents.values()} == {0}
