@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hpcserve.nouns import Endpoint
+from hpcserve.router.arrivals import Arrivals
 from hpcserve.router.log import Log
 from hpcserve.router.metrics import Metrics
 from hpcserve.router.pool import Leg, Pools
@@ -52,8 +52,7 @@ class Desk:
     """SHA-256 of the job's API key."""
     engine_key: bytes
     """For the engines; empty where they ask for none."""
-    look_for_kv: Callable[[Endpoint, Callable[[bool], None]], Callable[[], None]]
-    """Ask a decode worker's counters whether nobody waits there, tell the callback; returns how to give it up."""
+    arrivals: Arrivals
     timed: set[Timed] = field(default_factory=set)
     draining: bool = False
     count: int = 0

@@ -6,20 +6,21 @@ error event.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from hpcserve.engines.handoff import Body, RequestFacts, decode_body, prefill_body, read_answer, whole_body
 from hpcserve.nouns import Endpoint
-from hpcserve.router.answers import engine_head, error_answer, error_event, passed_head
+from hpcserve.router.answers import engine_head
 from hpcserve.router.desk import Desk
 from hpcserve.router.first_token import FirstToken
 from hpcserve.router.held import Held
 from hpcserve.router.http1 import Request, ResponseHead
 from hpcserve.router.lease import LeaseWatch
 from hpcserve.router.pool import Leg
+from hpcserve.router.reply import Client, Reply
 from hpcserve.routing import Load, Refusal, Route, choose
 
-__all__ = ["Client", "Exchange"]
+__all__ = ["Exchange"]
 
 _MOST_HANDOFFS = 2
 """Prefill legs of one request; then one worker serves it whole."""
@@ -29,19 +30,6 @@ _CLIENTS_FAULT = frozenset({400, 404, 413, 422})
 """Statuses of an engine that speak of the request itself: passed on, no retry, nobody to blame."""
 _OK = 200
 _NOT_FOUND = 404
-_EVENT_END = b"\n\n\r\n"
-"""How a chunk that ends with an event ends."""
-
-
-class Client(Protocol):
-    """The connection that a request came on."""
-
-    def write(self, data: bytes) -> None:
-        """Send bytes of the response."""
-
-    def finish(self, *, keep_alive: bool) -> None:
-        """The response is whole, or cannot be made whole: `keep_alive` False closes the connection."""
-
 
 _Stage = Literal["prefill", "decode", "whole"]
 _Blame = Literal["connection", "worker", "handoff", "nobody"]
@@ -74,16 +62,16 @@ class Exchange:
         keep_alive: bool,
     ) -> None:
         self._desk = desk
-        self._client = client
+        self._reply = Reply(client, request, request_id=request_id, keep_alive=keep_alive)
         self._request = request
         self._body = body
         self._facts = facts
         self._request_id = request_id
-        self._keep_alive = keep_alive
         self._start_s = desk.now_s()
         self._first_s: float | None = None
         self._waited_s = 0.0
         self._avoid: set[str] = set()
+        self._late: set[str] = set()
         self._handoffs = 0
         self._whole_tries = 0
         self._whole = facts.whole
@@ -91,10 +79,6 @@ class Exchange:
         self._reason = ""
         self._route: Route | None = None
         self._attempt: _Attempt | None = None
-        self._passing = False
-        self._status = 0
-        self._pieces = 0
-        self._tail = b""
         self._over = False
 
     def start(self) -> None:
@@ -109,15 +93,9 @@ class Exchange:
         roster = self._desk.roster
         if not self._whole and self._handoffs >= _MOST_HANDOFFS:
             self._whole = self._reason
-        chosen = choose(
-            roster.table,
-            roster.loads,
-            roster.typical,
-            model=self._facts.model,
-            whole=self._whole,
-            avoid=self._avoid,
-            turn=self._desk.count,
-        )
+        chosen = self._chosen(self._avoid | self._late, whole=self._whole)
+        if isinstance(chosen, Refusal) and self._late:
+            chosen = self._chosen(self._avoid, whole=self._whole or self._reason)  # busy is better than nobody
         if isinstance(chosen, Refusal):
             self._refuse(chosen)
         elif chosen.prefill is not None:
@@ -132,6 +110,18 @@ class Exchange:
             if self._whole_tries == 1 and roster.plan.mode == "disaggregated":
                 self._desk.metrics.whole[chosen.reason] += 1
             self._send("whole", chosen, chosen.decode, whole_body(self._body))
+
+    def _chosen(self, avoid: set[str], *, whole: str) -> Route | Refusal:
+        roster = self._desk.roster
+        return choose(
+            roster.table,
+            roster.loads,
+            roster.typical,
+            model=self._facts.model,
+            whole=whole,
+            avoid=avoid,
+            turn=self._desk.count,
+        )
 
     def _send(self, stage: _Stage, route: Route, endpoint: Endpoint, body: bytes) -> None:
         desk = self._desk
@@ -167,11 +157,8 @@ class Exchange:
         attempt = self._attempt
         if attempt is None or attempt.leg is not leg:
             return
-        if self._passing:
-            self._pieces += 1
-            size = len(_EVENT_END)
-            self._tail = raw[-size:] if len(raw) >= size else (self._tail + raw)[-size:]
-            self._client.write(payload if self._request.http10 else raw)
+        if self._reply.begun:
+            self._reply.more(raw, payload)
             return
         verdict = attempt.held.take(raw, payload)
         if attempt.held.size > self._desk.limits.answer_bytes:
@@ -190,7 +177,7 @@ class Exchange:
         if attempt is None or attempt.leg is not leg:
             return
         head = attempt.held.head
-        if self._passing:
+        if self._reply.begun:
             self._finish_stream()
         elif head is None:
             self._fail(attempt, "no_head", blame="worker")
@@ -214,10 +201,11 @@ class Exchange:
             return
         desk = self._desk
         desk.log.event(f"leg id={self._request_id} worker={leg.endpoint.id} stage={attempt.stage}: {reason}")
-        if self._passing:
+        if self._reply.begun:
             desk.metrics.worker_failures[leg.endpoint.id] += 1
             desk.roster.unreachable(leg.endpoint)
-            self._break_stream(leg)
+            self._end("broken")
+            self._reply.break_off(leg)
         else:
             self._fail(attempt, "connection", blame="connection")
 
@@ -250,7 +238,7 @@ class Exchange:
         lease, attempt.lease = attempt.lease, None  # they know each other: left so, only the collector would free them
         if lease is not None:
             lease.stop()
-        if not self._passing:
+        if not self._reply.begun:
             self._waited_s += self._desk.now_s() - attempt.leg.sent_s
             attempt.load.transfers -= attempt.stage == "decode"
 
@@ -265,7 +253,7 @@ class Exchange:
         if attempt.stage == "decode":
             self._whole = self._reason  # its KV is in doubt: one worker makes all of it anew
         if attempt.stage == "decode" and blame == "handoff" and route.prefill is not None:
-            desk.roster.handoff_failed(route.prefill, route.decode)
+            desk.roster.handoff_failed(route.prefill, route.decode, now_s=desk.now_s())
         else:
             self._avoid.add(worker.id)
             if blame == "connection":
@@ -281,10 +269,10 @@ class Exchange:
         self._release()
         desk.metrics.lease_drops += 1
         self._reason = "decode_late"
-        self._avoid.add(route.decode.id)
+        self._late.add(route.decode.id)
         if route.prefill is not None:
             desk.log.event(f"lease id={self._request_id} pair={self._route_name()}: first token too late")
-            desk.roster.handoff_failed(route.prefill, route.decode)
+            desk.roster.handoff_failed(route.prefill, route.decode, now_s=desk.now_s())
         self._again("lease")
 
     def _again(self, reason: str) -> None:
@@ -294,17 +282,8 @@ class Exchange:
 
     # To the client.
 
-    def _head_to_client(self, head: ResponseHead) -> bytes:
-        return passed_head(
-            head,
-            route=self._route_name().encode(),
-            request_id=self._request_id.encode(),
-            keep_alive=self._keep_alive,
-            http10=self._request.http10,
-        )
-
     def _pass_on(self, attempt: _Attempt) -> None:
-        """The first token is there: what was held back goes out in one write, then the rest as it comes."""
+        """The first token is there: what was held back goes out, then the rest as it comes."""
         head, held = attempt.held.head, attempt.held
         if head is None:
             return
@@ -312,15 +291,8 @@ class Exchange:
         attempt.load.transfers -= attempt.stage == "decode"
         if attempt.lease is not None:
             attempt.lease.stop()
-        self._passing = True
-        self._status = head.status
-        if self._request.http10 or (head.length is None and not head.chunked):
-            self._keep_alive = False
-        body = held.payload() if self._request.http10 else held.raw()
-        self._tail = body[-len(_EVENT_END) :]
-        attempt.leg.raw_only = not self._request.http10
         attempt.held = Held(stream=False)
-        self._client.write(self._head_to_client(head) + body)
+        self._reply.begin(head, held, attempt.leg, route=self._route_name())
 
     def _saw_first_token(self, attempt: _Attempt) -> None:
         desk, route = self._desk, attempt.route
@@ -334,33 +306,19 @@ class Exchange:
             desk.roster.handoff_succeeded(route.prefill, route.decode)
 
     def _answer(self, attempt: _Attempt, head: ResponseHead, outcome: str) -> None:
-        """A whole answer that was held back goes out in one write."""
+        """A whole answer that was held back."""
         if outcome == "ok":
             self._saw_first_token(attempt)
-        if head.length is None and (self._request.http10 or not head.chunked):
-            self._keep_alive = False
-        self._status = head.status
-        body = attempt.held.payload() if self._request.http10 else attempt.held.raw()
+        self._reply.status = head.status
         self._end(outcome)
-        self._client.write(self._head_to_client(head) + body)
-        self._client.finish(keep_alive=self._keep_alive)
+        self._reply.whole(head, attempt.held, route=self._route_name())
 
     def _finish_stream(self) -> None:
-        if self._first_s is not None and self._pieces > 1:
-            step_s = (self._desk.now_s() - self._first_s) / self._pieces
+        if self._first_s is not None and self._reply.pieces > 1:
+            step_s = (self._desk.now_s() - self._first_s) / self._reply.pieces
             self._desk.roster.typical.saw_decode_step(step_s * 1000)
         self._end("ok")
-        self._client.finish(keep_alive=self._keep_alive)
-
-    def _break_stream(self, leg: Leg) -> None:
-        """The stream broke: an error event if it broke between two events, and in any case no regular end."""
-        self._end("broken")
-        http10 = self._request.http10
-        between = self._tail.endswith(b"\n\n" if http10 else _EVENT_END)
-        if between and leg.at_boundary:
-            message = "The worker that was answering is lost; the answer is incomplete."
-            self._client.write(error_event(message, code="worker_lost", chunked=not http10))
-        self._client.finish(keep_alive=False)
+        self._reply.end()
 
     def _refuse(self, refusal: Refusal) -> None:
         if self._retries and refusal.status != _NOT_FOUND:
@@ -370,10 +328,9 @@ class Exchange:
                 message=f"No worker could answer this request ({self._reason}).",
                 retry_after_s=refusal.retry_after_s,
             )
-        self._status = refusal.status
+        self._reply.status = refusal.status
         self._end(refusal.code)
-        self._client.write(error_answer(refusal, keep_alive=self._keep_alive, request_id=self._request_id))
-        self._client.finish(keep_alive=self._keep_alive)
+        self._reply.error(refusal)
 
     def client_gone(self) -> None:
         """The client left: close the leg, so that its engine aborts; nobody is to blame."""
@@ -402,7 +359,7 @@ class Exchange:
             request_id=self._request_id,
             target=self._request.target.partition(b"?")[0].decode("latin-1"),  # some put a key into the query
             route=self._route_name(),
-            status=self._status,
+            status=self._reply.status,
             ttft_s=None if self._first_s is None else self._first_s - self._start_s,
             total_s=desk.now_s() - self._start_s,
             end=outcome,

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
@@ -16,7 +16,9 @@ import uvloop
 from hpcserve.discovery import Leader, Watch, claim_leadership, read_dir_record, start_ticks, write_record
 from hpcserve.engines import adapter_for
 from hpcserve.errors import HpcserveError, ServiceError
-from hpcserve.nouns import Endpoint, Plan, RouterAddress, RouterState, Service
+from hpcserve.nouns import Plan, RouterAddress, RouterState, Service
+from hpcserve.router.arrivals import Arrivals
+from hpcserve.router.counters import CounterReader
 from hpcserve.router.desk import Desk, Limits
 from hpcserve.router.log import Log
 from hpcserve.router.metrics import Metrics
@@ -24,6 +26,7 @@ from hpcserve.router.pool import Pools
 from hpcserve.router.prove import Prover
 from hpcserve.router.roster import Roster
 from hpcserve.router.session import Session
+from hpcserve.router.stalls import Stalls
 from hpcserve.router.watching import Watcher
 from hpcserve.site import load_service
 from hpcserve.wire import UnreadableRecordError, decode_record
@@ -81,8 +84,9 @@ async def _serve(job: Path, *, node: str, host: str, port: int, grace_s: float) 
     )
     pools = Pools(loop=loop)
     engine_key = (job / "keys" / "engine.key").read_text(encoding="ascii").strip()
-    prover = Prover(pools, key=engine_key, read_counters=adapter_for(service.engine).read_counters)
     limits = Limits(handoff_s=handoff_limit_s(service))
+    counters = CounterReader(pools, adapter_for(service.engine).read_counters)
+    arrivals = Arrivals(counters, apart_s=min(1.0, (limits.handoff_s or 1.0) / 6))
     desk = Desk(
         roster=Roster(plan, model=service.served_name),
         pools=pools,
@@ -92,12 +96,19 @@ async def _serve(job: Path, *, node: str, host: str, port: int, grace_s: float) 
         now_s=loop.time,
         key_digest=hashlib.sha256((job / "keys" / "api.key").read_bytes().strip()).digest(),
         engine_key=engine_key.encode(),
-        look_for_kv=_looker(prover, apart_s=min(1.0, (limits.handoff_s or 1.0) / 3)),
+        arrivals=arrivals,
         id_prefix=f"hpc-{pid}-",
     )
     sessions: set[Session] = set()
     watch = Watch(job)
-    watcher = Watcher(desk, look=watch.poll, prover=prover, sessions=sessions, state_path=job / _STATE)
+    watcher = Watcher(
+        desk,
+        look=watch.poll,
+        prover=Prover(pools, counters, key=engine_key, handoff_s=limits.handoff_s),
+        stalls=Stalls(desk, counters),
+        sessions=sessions,
+        state_path=job / _STATE,
+    )
     watcher.see(watch.poll())
     with contextlib.suppress(UnreadableRecordError):  # an older router's: without it everything is proved anew
         earlier = read_dir_record(job, _STATE, RouterState)
@@ -119,6 +130,7 @@ async def _serve(job: Path, *, node: str, host: str, port: int, grace_s: float) 
     finally:
         watching.cancel()
         await asyncio.gather(watching, stopped, return_exceptions=True)
+        await arrivals.close()
         pools.close()
         desk.log.event("ended")
         desk.log.flush()
@@ -142,26 +154,6 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _looker(prover: Prover, *, apart_s: float) -> Callable[[Endpoint, Callable[[bool], None]], Callable[[], None]]:
-    """How an exchange has a decode worker's counters looked at, without being a coroutine itself."""
-    tasks: set[asyncio.Task[None]] = set()
-
-    def look(worker: Endpoint, tell: Callable[[bool], None]) -> Callable[[], None]:
-        async def run() -> None:
-            tell(await prover.nobody_waits(worker, apart_s=apart_s))
-
-        task = asyncio.get_running_loop().create_task(run())
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-        def give_up() -> None:
-            task.cancel()
-
-        return give_up
-
-    return look
 
 
 async def _drain(desk: Desk, sessions: set[Session], server: asyncio.Server, *, grace_s: float) -> None:

@@ -2,17 +2,18 @@
 
 import random
 from dataclasses import dataclass
+from enum import Enum
 
 import msgspec
 
-__all__ = ["PROOF_TOKENS", "Completion", "difference", "proof_body", "proof_prompt", "read_completion"]
+__all__ = ["PROOF_TOKENS", "Completion", "Likeness", "compare", "proof_body", "proof_prompt", "read_completion"]
 
 PROOF_TOKENS = 8
 _TIE_ALTERNATIVES = 5
 """The most that OpenAI's completions API takes."""
-_MARGIN = 0.05
-"""Nats within which two tokens count as tied where the two engines split the model differently, so that sums are in
-another order: one rounding of bf16 (8 bits) at a logit of 13. Stated, not measured."""
+_NEAR_TIE_NATS = 0.25
+"""How far apart two tokens may be for a rounding to swap them: two logits between 16 and 32, each off by one step of
+bf16 (8 bits, so 2^-3 there), as another batch or another split of the model adds up in another order."""
 _CONSONANTS = "bdfgklmnprstvz"
 _VOWELS = "aeiou"
 _SYLLABLES = 3
@@ -75,6 +76,14 @@ class Completion:
     alternatives: tuple[dict[str, float], ...]
 
 
+class Likeness(Enum):
+    """What two answers to the same prompt say of one another."""
+
+    SAME = "same"
+    UNSURE = "unsure"
+    OTHER = "other"
+
+
 _DECODER = msgspec.json.Decoder(_Answer)
 
 
@@ -92,21 +101,27 @@ def read_completion(text: bytes) -> Completion:
     )
 
 
-def difference(handed: Completion, local: Completion, *, same_split: bool) -> str:
-    """How an answer from handed-over KV differs from a local one; empty where they are the same.
+def compare(handed: Completion, local: Completion) -> tuple[Likeness, str]:
+    """Whether an answer from handed-over KV is the local one, and how it differs where it is not.
 
-    They may part where the local run itself had a tie: the two tokens' logprobs are equal, or within a margin where the
-    engines split the model differently (`same_split` False). Behind a parting nothing can be compared.
+    Where both runs held both tokens for about equally likely, rounding may have chosen: nothing is known then. Behind
+    a parting nothing can be compared.
     """
     for place, (theirs, ours) in enumerate(zip(handed.tokens, local.tokens, strict=False)):
         if theirs == ours:
             continue
-        scores = local.alternatives[place] if place < len(local.alternatives) else {}
-        if theirs in scores and ours in scores:
-            gap = abs(scores[theirs] - scores[ours])
-            if gap == 0 or (not same_split and gap <= _MARGIN):
-                return ""
-        return f"token {place + 1} is {theirs!r} with the KV that was handed over and {ours!r} without"
+        gaps = (_gap(local, place, theirs, ours), _gap(handed, place, theirs, ours))
+        near = all(gap is not None and gap <= _NEAR_TIE_NATS for gap in gaps)
+        shown = ", ".join("more" if gap is None else f"{gap:.2f}" for gap in gaps)
+        words = f"token {place + 1} is {theirs!r} with the KV that was handed over and {ours!r} without (nats: {shown})"
+        return (Likeness.UNSURE if near else Likeness.OTHER), words
     if len(handed.tokens) != len(local.tokens) or handed.text != local.text:
-        return f"the answer is {handed.text!r} with the KV that was handed over and {local.text!r} without"
-    return ""
+        words = f"the answer is {handed.text!r} with the KV that was handed over and {local.text!r} without"
+        return Likeness.OTHER, words
+    return Likeness.SAME, ""
+
+
+def _gap(run: Completion, place: int, one: str, other: str) -> float | None:
+    """Nats between two tokens in the eyes of one run; None where it did not have both among its alternatives."""
+    scores = run.alternatives[place] if place < len(run.alternatives) else {}
+    return abs(scores[one] - scores[other]) if one in scores and other in scores else None

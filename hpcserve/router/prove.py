@@ -2,49 +2,33 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
-from typing import Protocol
 
+from hpcserve.engines import EngineCounters
 from hpcserve.engines.handoff import decode_body, prefill_body, read_answer, read_body
-from hpcserve.errors import ServiceError
 from hpcserve.nouns import Endpoint
 from hpcserve.router.ask import AskError, ask
+from hpcserve.router.counters import CounterReader
+from hpcserve.router.ledger import Finding
 from hpcserve.router.pool import Pools
-from hpcserve.router.proof_text import Completion, difference, proof_body, proof_prompt, read_completion
+from hpcserve.router.proof_text import Completion, Likeness, compare, proof_body, proof_prompt, read_completion
 from hpcserve.router.roster import Candidate
 
-__all__ = ["Counters", "Prover"]
+__all__ = ["Prover"]
 
 _OK = 200
 _SHOWN = 200
-
-
-class Counters(Protocol):
-    """What is read of an engine's counters here."""
-
-    @property
-    def xfer_count(self) -> int:
-        """KV transfers that it pulled."""
-
-    @property
-    def xfer_bytes(self) -> int:
-        """Their bytes."""
-
-    @property
-    def running(self) -> int:
-        """Requests that are being computed."""
-
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for their turn, or for their KV."""
-
-    @property
-    def generation_tokens(self) -> int:
-        """Tokens made so far."""
+_AT_ONCE = 4
+"""Handoffs of one proof that run together: less time, and the batches that serving makes."""
+_MOST_UNSURE = 3
+"""Handoffs that are made anew, with another prompt, because a rounding may have parted them from the local run."""
 
 
 class _FailedError(Exception):
-    """A proof that failed, in words."""
+    """A proof that found nothing, in words."""
+
+
+class _WrongError(Exception):
+    """A proof that found a wrong answer, in words."""
 
 
 class Prover:
@@ -53,98 +37,133 @@ class Prover:
     def __init__(
         self,
         pools: Pools,
+        counters: CounterReader,
         *,
         key: str,
-        read_counters: Callable[[str], Counters],
+        handoff_s: float | None,
         leg_timeout_s: float = 120.0,
         counters_timeout_s: float = 12.0,
     ) -> None:
-        """`counters_timeout_s`: vLLM adds up its transfers with its statistics, some seconds late when it is idle."""
+        """`handoff_s`: the limit of the lease rule, which holds here too: KV that comes late proves nothing.
+
+        `counters_timeout_s`: vLLM adds up its transfers with its statistics, some seconds late when it is idle.
+        """
         self._pools = pools
+        self._counters = counters
         self._key = key
-        self._read_counters = read_counters
+        self._handoff_s = leg_timeout_s if handoff_s is None else min(handoff_s, leg_timeout_s)
         self._leg_timeout_s = leg_timeout_s
         self._counters_timeout_s = counters_timeout_s
 
-    async def prove(self, candidate: Candidate) -> tuple[bool, str]:
-        """Whether it is proved, and what was seen, in words. Never raises for what an engine does."""
+    async def prove(self, candidate: Candidate) -> Finding:
+        """Whether it is proved, and what was seen. Never raises for what an engine does."""
         try:
             if candidate.prefill is None:
-                return True, await self._prove_alone(candidate.decode)
-            return True, await self._prove_pair(candidate.prefill, candidate.decode)
+                return Finding(outcome="proved", reason=await self._prove_alone(candidate.decode))
+            return await self._prove_pair(candidate.prefill, candidate.decode, candidate.rounds)
+        except _WrongError as wrong:
+            return Finding(outcome="wrong", reason=f"wrong answer: {wrong}")
         except _FailedError as failure:
-            return False, str(failure)
+            return Finding(outcome="failed", reason=str(failure))
 
     async def _prove_alone(self, worker: Endpoint) -> str:
-        body = self._body(worker, block_size=16)
-        answer = await self._complete(worker, body, what="a completion")
+        answer = await self._complete(worker, self._body(worker, _prompt(16, worker)), what="a completion")
         return f"it answered {len(answer.tokens)} tokens"
 
-    async def _prove_pair(self, prefill: Endpoint, decode: Endpoint) -> str:
+    async def _prove_pair(self, prefill: Endpoint, decode: Endpoint, rounds: int) -> Finding:
+        before = await self._read(decode)
+        made = unsure = tokens = 0
+        while made - unsure < rounds:
+            many = min(_AT_ONCE, rounds - made + unsure)
+            for found in await self._rounds(prefill, decode, many):
+                made += 1
+                if isinstance(found, str):
+                    unsure += 1
+                    if unsure > _MOST_UNSURE:
+                        return Finding(
+                            outcome="unsure", reason=f"{unsure} of {made} answers too close to tell: {found}"
+                        )
+                else:
+                    tokens += len(found.tokens)
+        after = await self._moved(decode, before, made)  # last: an idle vLLM shows a transfer at its next step only
+        moved = after.xfer_bytes - before.xfer_bytes
+        count = after.xfer_count - before.xfer_count
+        return Finding(outcome="proved", reason=f"{moved} bytes of KV in {count} transfers, {tokens} tokens equal")
+
+    async def _rounds(self, prefill: Endpoint, decode: Endpoint, many: int) -> list[Completion | str]:
+        """Several rounds together; a wrong answer counts before a failure."""
+        tasks = [asyncio.create_task(self._round(prefill, decode)) for _ in range(many)]
+        try:
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for kind in (_WrongError, BaseException):
+            for each in ended:
+                if isinstance(each, kind):
+                    raise each
+        return [each for each in ended if not isinstance(each, BaseException)]
+
+    async def _round(self, prefill: Endpoint, decode: Endpoint) -> Completion | str:
+        """One handoff and one local run of the same prompt: what both said, or why that is not clear."""
         handoff = decode.handoff
         if prefill.handoff is None or handoff is None:
             raise _FailedError("a worker without a KV connector")
-        nonce = secrets.randbits(48)
-        before = await self.counters(decode)
+        prompt = _prompt(handoff.block_size, prefill, decode)
         # A salt for each leg: the decode worker pulls blocks by number, not by hash, and must find none at home.
-        asked = self._body(prefill, block_size=handoff.block_size, nonce=nonce)
+        asked = self._body(prefill, prompt)
         text = await self._post(prefill, prefill_body(read_body(asked)), what="the prefill leg")
         answer = read_answer(text)
         if answer.transfer is None:
             raise _FailedError(f"the prefill leg of {prefill.id} handed nothing over ({answer.reason})")
-        asked = self._body(decode, block_size=handoff.block_size, nonce=nonce)
-        handed = await self._complete(decode, decode_body(read_body(asked), answer.transfer), what="the decode leg")
-        asked = self._body(decode, block_size=handoff.block_size, nonce=nonce)
-        local = await self._complete(decode, asked, what="the local run")
-        after = await self._moved(decode, before)  # last: an idle vLLM shows a transfer at its next step only
-        same_split = prefill.handoff.tensor_parallel == handoff.tensor_parallel
-        wrong = difference(handed, local, same_split=same_split)
-        if wrong:
-            raise _FailedError(f"wrong answer: {wrong}")
-        moved = (
-            f"{after.xfer_bytes - before.xfer_bytes} bytes of KV in {after.xfer_count - before.xfer_count} transfers"
-        )
-        return f"{moved}, {len(local.tokens)} tokens equal"
+        asked = decode_body(read_body(self._body(decode, prompt)), answer.transfer)
+        handed = await self._complete(decode, asked, what="the decode leg", timeout_s=self._handoff_s)
+        local = await self._complete(decode, self._body(decode, prompt), what="the local run")
+        likeness, words = compare(handed, local)
+        if likeness is Likeness.OTHER:
+            raise _WrongError(words)
+        return handed if likeness is Likeness.SAME else words
 
-    async def _moved(self, decode: Endpoint, before: Counters) -> Counters:
-        """The decode worker's counters once they show a transfer."""
+    async def _moved(self, decode: Endpoint, before: EngineCounters, made: int) -> EngineCounters:
+        """The decode worker's counters once they show a transfer for each handoff."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._counters_timeout_s
         while True:
-            after = await self.counters(decode)
-            if after.xfer_count > before.xfer_count and after.xfer_bytes > before.xfer_bytes:
+            after = await self._read(decode)
+            count = after.xfer_count - before.xfer_count
+            if count >= made and after.xfer_bytes > before.xfer_bytes:
                 return after
             if loop.time() > until_s:
-                raise _FailedError(f"{decode.id} answered, but its counters show no KV transfer")
+                raise _FailedError(f"{decode.id} answered {made} handoffs, its counters show {count} KV transfers")
             await asyncio.sleep(0.25)
 
-    async def counters(self, worker: Endpoint) -> Counters:
-        """The counters of a worker now; raises for a proof where it has none."""
+    async def _read(self, worker: Endpoint) -> EngineCounters:
         try:
-            status, text = await ask(self._pools, worker, "/metrics", timeout_s=10)
-            if status != _OK:
-                raise _FailedError(f"{worker.id} answered /metrics with {status}")
-            return self._read_counters(text.decode(errors="replace"))
-        except (AskError, ServiceError) as error:
+            return await self._counters.of(worker)
+        except AskError as error:
             raise _FailedError(f"no counters from {worker.id}: {error}") from None
 
-    def _body(self, worker: Endpoint, *, block_size: int, nonce: int | None = None) -> bytes:
-        prompt = proof_prompt(
-            secrets.randbits(48) if nonce is None else nonce, block_size=block_size, max_tokens=worker.max_model_len
-        )
+    def _body(self, worker: Endpoint, prompt: str) -> bytes:
         return proof_body(model=worker.model, prompt=prompt, salt=f"proof-{secrets.token_hex(12)}")
 
-    async def _complete(self, worker: Endpoint, body: bytes, *, what: str) -> Completion:
-        text = await self._post(worker, body, what=what)
+    async def _complete(
+        self, worker: Endpoint, body: bytes, *, what: str, timeout_s: float | None = None
+    ) -> Completion:
+        text = await self._post(worker, body, what=what, timeout_s=timeout_s)
         try:
             return read_completion(text)
         except ValueError as error:
             raise _FailedError(f"{what} on {worker.id}: {error}") from None
 
-    async def _post(self, worker: Endpoint, body: bytes, *, what: str) -> bytes:
+    async def _post(self, worker: Endpoint, body: bytes, *, what: str, timeout_s: float | None = None) -> bytes:
         try:
             status, text = await ask(
-                self._pools, worker, "/v1/completions", body=body, key=self._key, timeout_s=self._leg_timeout_s
+                self._pools,
+                worker,
+                "/v1/completions",
+                body=body,
+                key=self._key,
+                timeout_s=timeout_s or self._leg_timeout_s,
             )
         except AskError as error:
             raise _FailedError(f"{what} on {worker.id}: {error}") from None
@@ -152,17 +171,8 @@ class Prover:
             raise _FailedError(f"{what} on {worker.id} ended with {status}: {text[:_SHOWN].decode(errors='replace')}")
         return text
 
-    async def nobody_waits(self, worker: Endpoint, *, apart_s: float) -> bool:
-        """Whether no request of this worker waits for its turn or its KV, and the worker is computing: two readings.
 
-        Two, because a worker whose engine stands still goes on to show what it counted last.
-        """
-        try:
-            first = await self.counters(worker)
-            if first.waiting or not first.running:
-                return False
-            await asyncio.sleep(apart_s)
-            second = await self.counters(worker)
-        except _FailedError:
-            return False
-        return not second.waiting and second.generation_tokens > first.generation_tokens
+def _prompt(block_size: int, *workers: Endpoint) -> str:
+    """A prompt that nobody has, and that all of these workers take."""
+    longest = [worker.max_model_len for worker in workers if worker.max_model_len is not None]
+    return proof_prompt(secrets.randbits(48), block_size=block_size, max_tokens=min(longest, default=None))

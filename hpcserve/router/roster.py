@@ -2,19 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpcserve.nouns import Endpoint, PairProof, Plan, Role, RouterState
+from hpcserve.router.ledger import Finding, Ledger
 from hpcserve.routing import Load, Pair, Table, Typical, pair_of, table_of
 
 __all__ = ["Candidate", "Roster"]
 
 _MOST_BAD_ANSWERS = 3
 """Answers of 5xx in a row after which a worker is left out until it says that it is well."""
-_MOST_BAD_HANDOFFS = 3
-"""Failed handoffs in a row after which a pair must be proved again."""
-_FIRST_RETRY_S = 10.0
-_LONGEST_RETRY_S = 300.0
 _UNKNOWN_PREFILL_MS = 100.0
 """A first guess where the plan has none; the mean of what is seen takes its place within some 20 requests."""
 _UNKNOWN_STEP_MS = 20.0
@@ -27,6 +24,8 @@ class Candidate:
 
     prefill: Endpoint | None
     decode: Endpoint
+    rounds: int = 1
+    """How many handoffs must be right."""
 
     @property
     def pair(self) -> Pair:
@@ -58,14 +57,10 @@ class Roster:
         )
         self._model = model
         self._transfer_ms = {(path.prefill, path.decode): path.transfer_ms for path in plan.paths}
-        self._proofs: dict[Pair, PairProof] = {}
-        self._proved: set[Pair] = set()
-        self._retry_at_s: dict[Pair, tuple[float, float]] = {}
-        """Failed pairs: when they may be tried again, and the wait that led to it."""
+        self._ledger = Ledger()
         self._skipped: set[str] = set()
+        self._stalled: set[str] = set()
         self._bad_answers: Counter[str] = Counter()
-        self._bad_handoffs: Counter[Pair] = Counter()
-        self._ever_proved: set[str] = set()
         self.table: Table = self._make_table()
 
     def take(self, endpoints: tuple[Endpoint, ...]) -> bool:
@@ -77,20 +72,12 @@ class Roster:
             if before.get(endpoint.id) != endpoint.generation:
                 self.loads[endpoint.id] = Load()  # legs to the old one still count down their own
                 self._skipped.discard(endpoint.id)
+                self._stalled.discard(endpoint.id)
                 del self._bad_answers[endpoint.id]
         self.endpoints = endpoints
-        alive = {(endpoint.id, endpoint.generation) for endpoint in endpoints}
-        for pair in [*self._proofs]:
-            if pair[2:] not in alive or (pair[0] and pair[:2] not in alive):
-                self._forget(pair)
+        self._ledger.keep_only({(endpoint.id, endpoint.generation) for endpoint in endpoints})
         self._renew()
         return True
-
-    def _forget(self, pair: Pair) -> None:
-        self._proofs.pop(pair, None)
-        self._proved.discard(pair)
-        self._retry_at_s.pop(pair, None)
-        del self._bad_handoffs[pair]
 
     # Health, from what requests and probes saw.
 
@@ -120,6 +107,14 @@ class Roster:
         self._renew()
         return True
 
+    def stalled(self, endpoint: Endpoint, *, still: bool) -> bool:
+        """Whether its engine stands still under its requests, whatever `/health` says; whether that is news."""
+        if not self._is_current(endpoint) or still == (endpoint.id in self._stalled):
+            return False
+        (self._stalled.add if still else self._stalled.discard)(endpoint.id)
+        self._renew()
+        return True
+
     def _skip(self, endpoint: Endpoint) -> bool:
         if not self._is_current(endpoint) or endpoint.id in self._skipped:
             return False
@@ -130,66 +125,49 @@ class Roster:
     def _is_current(self, endpoint: Endpoint) -> bool:
         return any(each.id == endpoint.id and each.generation == endpoint.generation for each in self.endpoints)
 
-    def handoff_failed(self, prefill: Endpoint, decode: Endpoint) -> None:
-        """A handoff between these two failed or hung; after some in a row the pair must be proved again."""
-        pair = pair_of(prefill, decode)
-        self._bad_handoffs[pair] += 1
-        if self._bad_handoffs[pair] >= _MOST_BAD_HANDOFFS and pair in self._proved:
-            self._forget(pair)
+    def handoff_failed(self, prefill: Endpoint, decode: Endpoint, *, now_s: float) -> None:
+        """A handoff between these two failed or came late; after some in a row the pair must be proved again."""
+        if self._ledger.handoff_failed(pair_of(prefill, decode), now_s=now_s):
             self._renew()
 
     def handoff_succeeded(self, prefill: Endpoint, decode: Endpoint) -> None:
         """A handoff between these two brought a first token in time."""
-        pair = pair_of(prefill, decode)
-        if self._bad_handoffs[pair]:
-            self._bad_handoffs[pair] = 0
+        self._ledger.handoff_succeeded(pair_of(prefill, decode))
 
     # Proofs.
 
     def candidates(self, now_s: float) -> Iterator[Candidate]:
         """What is to be proved, most urgent first: what brings in a worker that no proof covers, then the rest."""
-        covered = {worker for pair in self._proved for worker in (pair[0], pair[2])}
+        ledger = self._ledger
+        covered = {worker for pair in ledger.proved for worker in (pair[0], pair[2])}
         usable = {endpoint.id for endpoint in self.table.whole}
-        alone = [endpoint for endpoint in self.endpoints if endpoint.role == Role.AGGREGATED and endpoint.id in usable]
-        pairs = [Candidate(prefill=prefill, decode=decode) for prefill, decode in self.table.untried]
-        pairs += [
-            Candidate(prefill=None, decode=endpoint)
-            for endpoint in alone
-            if ("", "", endpoint.id, endpoint.generation) not in self._proofs
-        ]
-        pairs += [
-            candidate
-            for candidate in self._failed_candidates()
-            if self._retry_at_s[candidate.pair][0] <= now_s and candidate.decode.id in usable
-        ]
-        yield from sorted(pairs, key=lambda each: -each.adds(covered))  # stable: nearest first among equals
-
-    def _failed_candidates(self) -> Iterator[Candidate]:
         by_id = {endpoint.id: endpoint for endpoint in self.endpoints}
-        for pair in self._retry_at_s:
-            decode = by_id.get(pair[2])
-            prefill = by_id.get(pair[0])
-            if decode is not None and (prefill is not None or not pair[0]):
-                yield Candidate(prefill=prefill, decode=decode)
+        found = [Candidate(prefill=prefill, decode=decode) for prefill, decode in self.table.untried]
+        alone = [each for each in self.endpoints if each.role == Role.AGGREGATED and each.id in usable]
+        found += [Candidate(prefill=None, decode=each) for each in alone]
+        found = [each for each in found if not ledger.has(each.pair)]
+        found += [
+            Candidate(prefill=by_id.get(pair[0]), decode=by_id[pair[2]])
+            for pair in ledger.due(now_s)
+            if pair[2] in usable and (not pair[0] or pair[0] in usable)
+        ]
+        for each in sorted(found, key=lambda each: -each.adds(covered)):  # stable: nearest first among equals
+            yield replace(each, rounds=ledger.rounds(each.pair))
 
-    def record(self, candidate: Candidate, *, proved: bool, reason: str, now_s: float) -> None:
-        """Take in the end of a proof. A pair that failed is tried again later, at growing intervals."""
-        self._set_proof(
-            PairProof(
-                prefill=None if candidate.prefill is None else candidate.prefill.id,
-                prefill_generation=None if candidate.prefill is None else candidate.prefill.generation,
-                decode=candidate.decode.id,
-                decode_generation=candidate.decode.generation,
-                proved=proved,
-                reason=reason,
-            )
+    def record(self, candidate: Candidate, finding: Finding, *, now_s: float) -> None:
+        """Take in the end of a proof. What failed is tried again later, at growing intervals."""
+        prefill, decode = candidate.prefill, candidate.decode
+        if not self._is_current(decode) or (prefill is not None and not self._is_current(prefill)):
+            return
+        proof = PairProof(
+            prefill=None if prefill is None else prefill.id,
+            prefill_generation=None if prefill is None else prefill.generation,
+            decode=decode.id,
+            decode_generation=decode.generation,
+            proved=finding.outcome == "proved",
+            reason=finding.reason,
         )
-        pair = candidate.pair
-        if proved:
-            self._retry_at_s.pop(pair, None)
-        else:
-            wait_s = min(self._retry_at_s.get(pair, (0.0, _FIRST_RETRY_S / 2))[1] * 2, _LONGEST_RETRY_S)
-            self._retry_at_s[pair] = (now_s + wait_s, wait_s)
+        self._ledger.record(proof, finding, now_s=now_s)
         self._renew()
 
     def take_over(self, proofs: tuple[PairProof, ...]) -> None:
@@ -198,18 +176,8 @@ class Roster:
         for proof in proofs:
             same_prefill = proof.prefill is None or alive.get(proof.prefill) == proof.prefill_generation
             if proof.proved and same_prefill and alive.get(proof.decode) == proof.decode_generation:
-                self._set_proof(proof)
+                self._ledger.take_over(proof)
         self._renew()
-
-    def _set_proof(self, proof: PairProof) -> None:
-        pair = (proof.prefill or "", proof.prefill_generation or "", proof.decode, proof.decode_generation)
-        self._proofs[pair] = proof
-        self._bad_handoffs[pair] = 0
-        if proof.proved:
-            self._proved.add(pair)
-            self._ever_proved |= {proof.decode, proof.prefill or proof.decode}
-        else:
-            self._proved.discard(pair)
 
     # What others see.
 
@@ -221,34 +189,36 @@ class Roster:
     @property
     def ready(self) -> bool:
         """Whether every planned worker was proved once, and a proved route is alive now."""
-        if any(worker.id not in self._ever_proved for worker in self.plan.workers):
+        if any(worker.id not in self._ledger.ever_proved for worker in self.plan.workers):
             return False
         if self.plan.mode == "aggregated":
             usable = {endpoint.id for endpoint in self.table.whole}
-            return any(pair[2] in usable for pair in self._proved)
+            return any(pair[2] in usable for pair in self._ledger.proved)
         return bool(self.table.rows)
 
     def waiting_for(self) -> tuple[str, ...]:
         """What is missing now, one sentence for each worker: not announced, not answering, or not proved."""
-        covered = {worker for pair in self._proved for worker in (pair[0], pair[2])}
+        covered = {worker for pair in self._ledger.proved for worker in (pair[0], pair[2])}
         known = {endpoint.id: endpoint for endpoint in self.endpoints}
         missing = []
         for worker in self.plan.workers:
             endpoint = known.get(worker.id)
             if endpoint is None:
                 missing.append(f"{worker.id}: not announced")
+            elif worker.id in self._stalled:
+                missing.append(f"{worker.id}: its engine stands still")
             elif worker.id in self._skipped:
                 missing.append(f"{worker.id}: does not answer")
             elif endpoint.draining:
                 missing.append(f"{worker.id}: draining")
             elif worker.id not in covered:
-                failed = [p for p in self._proofs.values() if worker.id in {p.prefill, p.decode} and not p.proved]
+                failed = [p for p in self.proofs() if worker.id in {p.prefill, p.decode} and not p.proved]
                 missing.append(f"{worker.id}: {failed[-1].reason if failed else 'not proved yet'}")
         return tuple(missing)
 
     def proofs(self) -> tuple[PairProof, ...]:
         """All proofs of workers that are alive."""
-        return tuple(self._proofs.values())
+        return self._ledger.proofs()
 
     def state(self, *, ready_since_utc: str | None) -> RouterState:
         """The record for `router.state.json`."""
@@ -267,8 +237,8 @@ class Roster:
         return table_of(
             self.endpoints,
             transfer_ms=self._transfer_ms,
-            proved=self._proved,
-            failed=self._retry_at_s.keys(),
-            skipped=self._skipped,
+            proved=self._ledger.proved,
+            failed=self._ledger.failed,
+            skipped=self._skipped | self._stalled,
             models=(self._model,),
         )

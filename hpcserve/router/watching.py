@@ -12,6 +12,7 @@ from hpcserve.router.ask import AskError, ask
 from hpcserve.router.desk import Desk
 from hpcserve.router.prove import Prover
 from hpcserve.router.session import Session
+from hpcserve.router.stalls import Stalls
 
 __all__ = ["Sight", "Watcher"]
 
@@ -22,6 +23,7 @@ _HEALTH_TIMEOUT_S = 10.0
 _UNRESPONSIVE_S = 30.0
 """A worker that has not answered `/health` for this long is given up, with everything that it has: its engine may block
 its HTTP for some seconds (a long prompt, a garbage collection), not for half a minute."""
+_STALLS_S = 30.0
 _OK = 200
 
 
@@ -41,11 +43,19 @@ class Watcher:
     """The background tasks of one router."""
 
     def __init__(
-        self, desk: Desk, *, look: Callable[[], Sight], prover: Prover, sessions: set[Session], state_path: Path
+        self,
+        desk: Desk,
+        *,
+        look: Callable[[], Sight],
+        prover: Prover,
+        stalls: Stalls,
+        sessions: set[Session],
+        state_path: Path,
     ) -> None:
         self._desk = desk
         self._look = look
         self._prover = prover
+        self._stalls = stalls
         self._sessions = sessions
         self._state_path = state_path
         self._written: RouterState | None = None
@@ -60,6 +70,7 @@ class Watcher:
             group.create_task(self._sweep())
             group.create_task(self._prove())
             group.create_task(self._probe())
+            group.create_task(self._look_for_stalls())
 
     def see(self, sight: Sight) -> None:
         """Take in one look of discovery."""
@@ -129,10 +140,15 @@ class Watcher:
                 except TimeoutError:
                     pass  # a pair that failed may be due again
                 continue
-            proved, reason = await self._prover.prove(candidate)
-            desk.log.event(f"proof {candidate.title}: {'proved' if proved else 'FAILED'}: {reason}")
-            desk.roster.record(candidate, proved=proved, reason=reason, now_s=desk.now_s())
+            finding = await self._prover.prove(candidate)
+            desk.log.event(f"proof {candidate.title}: {finding.outcome}: {finding.reason}")
+            desk.roster.record(candidate, finding, now_s=desk.now_s())
             await self._write_state()
+
+    async def _look_for_stalls(self) -> None:
+        while True:
+            await asyncio.sleep(_STALLS_S)
+            await self._stalls.look()
 
     async def _probe(self) -> None:
         while True:

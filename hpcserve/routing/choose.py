@@ -63,11 +63,9 @@ def choose(
             chosen = _best_decode(row, loads, typical, avoid=avoid, turn=turn)
             if chosen is not None:
                 return Route(prefill=row.prefill, decode=chosen[0], transfer_ms=chosen[1])
-    split = table.first_choice
-    for part in (table.whole[:split], table.whole[split:]):
-        worker = _least_loaded(part, loads, model=model, avoid=avoid, turn=turn)
-        if worker is not None:
-            return Route(prefill=None, decode=worker, reason=whole or "no_pair")
+    worker = _whole_worker(table, loads, model=model, avoid=avoid, turn=turn)
+    if worker is not None:
+        return Route(prefill=None, decode=worker, reason=whole or "no_pair")
     return Refusal(
         status=503,
         code="no_worker",
@@ -78,6 +76,23 @@ def choose(
 
 _RETRY_AFTER_S = 2
 """A worker that is back shows within two looks at its endpoint record, one a second."""
+
+
+def _whole_worker(
+    table: Table, loads: Mapping[str, Load], *, model: str | None, avoid: AbstractSet[str], turn: int
+) -> Endpoint | None:
+    """A decode or aggregated worker; a prefill worker where there is none.
+
+    While no pair is proved, prefill workers have nothing else to do: then the one with the fewest requests of all.
+    """
+    split = table.first_choice
+    first = _least_loaded(table.whole[:split], loads, model=model, avoid=avoid, turn=turn)
+    if first is not None and table.rows:
+        return first
+    other = _least_loaded(table.whole[split:], loads, model=model, avoid=avoid, turn=turn)
+    if first is None or other is None:
+        return first or other
+    return other if loads.get(other.id, _IDLE).in_flight < loads.get(first.id, _IDLE).in_flight else first
 
 
 def _best_row(

@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from hpcserve.engines import read_counters
 from hpcserve.nouns import Endpoint, Handoff, PathCost, Plan, Role, RouterState
+from hpcserve.router.arrivals import Arrivals
+from hpcserve.router.counters import CounterReader
 from hpcserve.router.desk import Desk, Limits
+from hpcserve.router.ledger import Finding
 from hpcserve.router.log import Log
 from hpcserve.router.metrics import Metrics
 from hpcserve.router.pool import Pools
@@ -82,6 +86,8 @@ class FakeEngine:
         self.silent_s = 0.0
         self.open = 0
         self.accepted = 0
+        self.looks = 0
+        """How often its counters were read."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -212,6 +218,7 @@ class FakeEngine:
         await writer.drain()
 
     def _metrics(self) -> str:
+        self.looks += 1
         return (
             f"vllm:nixl_xfer_time_seconds_count {self.transfers}\nvllm:nixl_xfer_time_seconds_sum 0.1\n"
             f"vllm:nixl_bytes_transferred_sum {self.transfers * 4096}\n"
@@ -415,10 +422,17 @@ class Rig:
             await engine.start()
             self._stack.push_async_callback(engine.stop)
         self.pools = Pools(loop=loop)
+        self.counters = CounterReader(self.pools, read_counters)
         self.prover = Prover(
-            self.pools, key=ENGINE_KEY, read_counters=read_counters, leg_timeout_s=5, counters_timeout_s=0.5
+            self.pools,
+            self.counters,
+            key=ENGINE_KEY,
+            handoff_s=self._limits.handoff_s,
+            leg_timeout_s=5,
+            counters_timeout_s=0.5,
         )
-        self.looks: set[asyncio.Task[None]] = set()
+        arrivals = Arrivals(self.counters, apart_s=0.02)
+        self._stack.push_async_callback(arrivals.close)
         self.desk = Desk(
             roster=Roster(plan_of(self.engines, self._transfer_ms), model=MODEL),
             pools=self.pools,
@@ -428,7 +442,7 @@ class Rig:
             now_s=loop.time,
             key_digest=hashlib.sha256(KEY.encode()).digest(),
             engine_key=ENGINE_KEY.encode(),
-            look_for_kv=self._look,
+            arrivals=arrivals,
         )
         self.see()
         if self._proved:
@@ -463,29 +477,16 @@ class Rig:
 
     def prove_all(self) -> None:
         for candidate in list(self.desk.roster.candidates(0.0)):
-            self.desk.roster.record(candidate, proved=True, reason="as told", now_s=0.0)
+            self.desk.roster.record(candidate, Finding(outcome="proved", reason="as told"), now_s=0.0)
 
-    async def prove_next(self) -> tuple[Candidate, bool, str]:
+    async def prove_next(self) -> tuple[Candidate, Finding]:
         candidate = next(iter(self.desk.roster.candidates(self.desk.now_s())))
-        proved, reason = await self.prover.prove(candidate)
-        self.desk.roster.record(candidate, proved=proved, reason=reason, now_s=self.desk.now_s())
-        return candidate, proved, reason
+        finding = await self.prover.prove(candidate)
+        self.desk.roster.record(candidate, finding, now_s=self.desk.now_s())
+        return candidate, finding
 
     def state(self) -> RouterState:
         return self.desk.roster.state(ready_since_utc=None)
-
-    def _look(self, worker: Endpoint, tell: Callable[[bool], None]) -> Callable[[], None]:
-        async def run() -> None:
-            tell(await self.prover.nobody_waits(worker, apart_s=0.02))
-
-        task = asyncio.get_running_loop().create_task(run())
-        self.looks.add(task)
-        task.add_done_callback(self.looks.discard)
-
-        def give_up() -> None:
-            task.cancel()
-
-        return give_up
 
     async def _sweep(self) -> None:
         while True:
@@ -518,12 +519,6 @@ class Rig:
         for name, load in self.desk.roster.loads.items():
             assert (load.in_flight, load.transfers) == (0, 0), name
         assert not self.desk.timed
-
-
-def read_counters(text: str) -> Any:
-    from hpcserve.engines import adapter_for  # noqa: PLC0415 - heavy, and few tests need it
-
-    return adapter_for("vllm").read_counters(text)
 
 
 def open_null() -> int:

@@ -10,6 +10,7 @@ from hpcserve.discovery import Snapshot
 from hpcserve.nouns import Role
 from hpcserve.router import watching
 from hpcserve.router.desk import Limits
+from hpcserve.router.stalls import Stalls
 from tests.router.fakes import (
     Behaviour,
     Call,
@@ -179,8 +180,8 @@ def test_a_pair_whose_handoffs_fail_must_be_proved_again() -> None:
             assert decode.legs().count("decode") == 3
             assert rig.desk.metrics.whole["no_pair"] == 1
             decode.behave = None
-            _, proved, _ = await rig.prove_next()
-            assert proved
+            _, finding = await rig.prove_next()
+            assert finding.outcome == "proved"
             await rig.ask("/v1/completions", BODY)
             assert decode.legs()[-1] == "decode"
 
@@ -265,6 +266,42 @@ class TestLease:
                 assert answer.text == RIGHT
                 assert rig.desk.metrics.lease_drops == 0
                 assert decode.legs() == ["decode"]
+                await rig.settle()
+
+        asyncio.run(run())
+
+    def test_the_kv_of_a_long_answer_is_seen_in_a_moment_when_nobody_waits(self) -> None:
+        async def run() -> None:
+            async with Rig(limits=self.LIMITS) as rig:
+                decode = rig.engines[1]
+
+                async def slow(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+                    for step in range(80):
+                        decode.waiting = 0 if 20 <= step < 32 else 3  # other requests, at all times but one
+                        await asyncio.sleep(0.01)
+                        decode.generated += 1
+                    return False
+
+                decode.behave = on("decode", slow)
+                answers = await asyncio.gather(*(rig.ask("/v1/completions", BODY) for _ in range(5)))
+                assert {answer.text for answer in answers} == {RIGHT}
+                assert rig.desk.metrics.lease_drops == 0
+                assert decode.legs() == ["decode"] * 5
+                assert decode.looks < 60, "one reading is for all"
+                await rig.settle()
+
+        asyncio.run(run())
+
+    def test_who_came_late_is_asked_again_before_nobody_is(self) -> None:
+        async def run() -> None:
+            async with Rig(limits=self.LIMITS) as rig:
+                prefill, decode = rig.engines
+                decode.behave = on("decode", hang)
+                prefill.behave = on("whole", fail_500)
+                answer = await rig.ask("/v1/completions", BODY | {"stream": True})
+                assert content_of(answer.events) == RIGHT
+                assert prefill.legs() == ["prefill", "whole"]
+                assert decode.legs() == ["decode", "whole"]
                 await rig.settle()
 
         asyncio.run(run())
@@ -433,6 +470,42 @@ def test_a_slow_client_slows_the_engine_down() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("leg", ["prefill", "decode"])
+def test_an_engine_that_stands_still_behind_a_healthy_server_is_given_up(leg: str) -> None:
+    async def run() -> None:
+        async with Rig() as rig:
+            hanging = rig.engines[0 if leg == "prefill" else 1]
+            hanging.behave = on(leg, hang)
+            clock_s = 0.0
+            rig.desk.now_s = lambda: clock_s
+            stalls = Stalls(rig.desk, rig.counters)
+            client = await rig.connect()
+            await client.post("/v1/completions", BODY)
+            await asyncio.sleep(0.1)
+            for _ in range(2):
+                await stalls.look()
+                clock_s += 599.0
+                hanging.generated += 1  # slow, but not still
+            assert len(hanging.calls) == 1
+            await stalls.look()
+            clock_s += 599.0
+            await stalls.look()
+            assert rig.state().waiting_for == ()
+            clock_s += 1.0
+            await stalls.look()
+            answer = await asyncio.wait_for(client.answer(), 5)
+            assert answer.text == RIGHT
+            assert rig.state().waiting_for == (f"{hanging.id}: its engine stands still",)
+            rig.desk.roster.probed(hanging.endpoint, well=True)
+            assert rig.state().waiting_for, "its /health always was well"
+            hanging.generated += 1
+            await stalls.look()
+            assert rig.state().waiting_for == ()
+            await rig.settle()
+
+    asyncio.run(run())
+
+
 def test_a_worker_that_hangs_is_given_up_and_one_that_blinks_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_HEALTH_TIMEOUT_S", 0.05)
     monkeypatch.setattr(watching, "_UNRESPONSIVE_S", 0.3)
@@ -445,6 +518,7 @@ def test_a_worker_that_hangs_is_given_up_and_one_that_blinks_is_not(monkeypatch:
                 rig.desk,
                 look=lambda: Snapshot(endpoints=(engine.endpoint,), warnings=()),
                 prover=rig.prover,
+                stalls=Stalls(rig.desk, rig.counters),
                 sessions=rig.sessions,
                 state_path=tmp_path / "router.state.json",
             )

@@ -97,6 +97,22 @@ def test_requests_that_cannot_be_split_go_to_decode_workers_first() -> None:
     assert route == Route(prefill=None, decode=prefill, reason="n")
 
 
+def test_while_no_pair_is_proved_prefill_workers_share_the_work() -> None:
+    prefills, decodes, _ = some(2, 2)
+    workers = [*prefills, *decodes]
+    table = table_of(workers, transfer_ms={}, proved=set())
+    loads: dict[str, Load] = {}
+    served = []
+    for turn in range(8):
+        route = choose(table, loads, TYPICAL, model=None, turn=turn)
+        assert isinstance(route, Route)
+        assert (route.prefill, route.reason) == (None, "no_pair")
+        served.append(route.decode.id)
+        loads.setdefault(route.decode.id, Load()).in_flight += 1
+    assert served[0].startswith("decode")
+    assert sorted(served) == sorted([each.id for each in workers] * 2)
+
+
 def test_unproved_pairs_and_draining_or_skipped_workers_are_left_out() -> None:
     (prefill,), (decode,), _ = some(1, 1)
     proved = {pair_of(prefill, decode)}
