@@ -102,7 +102,7 @@ def test_every_error_code_of_the_router_is_described() -> None:
 
 
 def test_exactly_the_metrics_that_the_router_has_are_described() -> None:
-    text = Metrics().text(loads={}, ready=False, proofs=()).decode()
+    text = Metrics().text(loads={}, ready=False, simulated=False, proofs=()).decode()
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, flags=re.MULTILINE))
     rows = {
         row[0].strip("`"): row[1] for row in table_rows(ROOT / "docs" / "router.md") if row[0].startswith("`hpcserve_")
