@@ -58,7 +58,7 @@ class Job:
         (directory / "service.yaml").write_text(encode_yaml(synthetic.service(engine="sim", kv_lease_s=4)))
         self.log = (directory / "router.log").open("wb")
 
-    def start_engine(self, role: Role, generation: str) -> subprocess.Popen[bytes]:
+    def start_engine(self, role: Role, generation: str, *words: str) -> subprocess.Popen[bytes]:
         port, side = free_port(), free_port()
         kind = "kv_producer" if role == Role.PREFILL else "kv_consumer"
         transfer = {
@@ -70,6 +70,7 @@ class Job:
             [
                 *(sys.executable, "-m", "hpcserve.simengine", "serve", "tiny", "--port", str(port)),
                 *("--sim-kv-bytes-per-token", "23040", "--kv-transfer-config", json.dumps(transfer)),
+                *words,
             ],
             env=os.environ
             | {
@@ -118,6 +119,10 @@ class Job:
         )
         self.processes.append(process)
         return process
+
+    def engine_url(self, role: Role) -> str:
+        endpoint: dict[str, str] = json.loads((self.directory / "endpoints" / f"{role}-0.json").read_text())
+        return endpoint["url"]
 
     def ready(self) -> bool:
         return httpx.get(f"{self.url}/health").status_code == 200

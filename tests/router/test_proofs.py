@@ -235,10 +235,11 @@ def test_proof_prompts_fit(block_size: int, max_tokens: int | None) -> None:
     for prompt in prompts:
         assert max_tokens is None or len(prompt) + 8 <= max_tokens
         words = prompt.split(" ")
-        half = len(words) - len(words) // 3
-        assert words[half:] == words[: len(words) - half]
+        count = -(-len(words) * 2 // 5)
+        assert words[count:] == words[: len(words) - count], "it goes on as it began"
+        assert len(set(words)) == count, "each word has one that follows it"
         if max_tokens is None:
-            assert len(words) >= block_size
+            assert len(words) > 2 * block_size
 
 
 def test_the_limit_of_a_handoff() -> None:
