@@ -8,6 +8,9 @@ MAX_DEATHS = 5
 """Deaths in a row without having served in between: what five starts could not mend, a sixth will not."""
 
 _LONGEST_PAUSE_S = 60.0
+_DEATHS_OF_A_LOST_WAIT = 3
+"""For a start that was waited for in vain for all of `Pace.start_s`, an hour: after two, GPUs are not held longer."""
+
 _SOUND_S = 10.0
 """A worker that served for so long was sound: whatever then killed it begins a new count."""
 
@@ -19,10 +22,11 @@ class Restarts:
     total: int = 0
     in_a_row: int = 0
 
-    def after_death(self, *, served_s: float | None) -> "Restarts":
+    def after_death(self, *, served_s: float | None, waited_in_vain: bool = False) -> "Restarts":
         """The count after a death; `served_s`: for how long it was ready, None where it never was."""
         sound = served_s is not None and served_s >= _SOUND_S
-        return Restarts(total=self.total + 1, in_a_row=1 if sound else self.in_a_row + 1)
+        deaths = _DEATHS_OF_A_LOST_WAIT if waited_in_vain else 1
+        return Restarts(total=self.total + 1, in_a_row=1 if sound else self.in_a_row + deaths)
 
     @property
     def exhausted(self) -> bool:

@@ -31,6 +31,11 @@ class _Death:
     reason: str
     code: int | None
     served_s: float | None
+    waited_in_vain: bool = False
+
+
+class _NeverHealthyError(ServiceError):
+    """The time for its start is used up."""
 
 
 class Worker:
@@ -64,7 +69,7 @@ class Worker:
             program = None
             if death is None or await ended_by_stop(death.code, stopping):
                 break
-            self._restarts = self._restarts.after_death(served_s=death.served_s)
+            self._restarts = self._restarts.after_death(served_s=death.served_s, waited_in_vain=death.waited_in_vain)
             reason = self._explained(death.reason)
             if self._restarts.exhausted:
                 self.failed = True
@@ -138,6 +143,7 @@ class Worker:
             await asyncio.gather(ended, served, stopped, return_exceptions=True)
         served_s = self._served_s()
         code: int | None = 1
+        waited_in_vain = False
         if not ended.cancelled():
             code = ended.result()
             reason = f"it ended by itself{'' if code is None else f' with {_named(code)}'}"
@@ -145,11 +151,12 @@ class Worker:
             await self._leave(program)
             return None
         else:
-            reason = _trouble(served)
+            trouble = _trouble(served)
+            reason, waited_in_vain = str(trouble), isinstance(trouble, _NeverHealthyError)
         await self._withdraw()
         # its children outlive it, and hold its GPU and ports
         await program.end(terminate_s=self._station.pace.terminate_s if ended.cancelled() else 0)
-        return _Death(reason=reason, code=code, served_s=served_s)
+        return _Death(reason=reason, code=code, served_s=served_s, waited_in_vain=waited_in_vain)
 
     async def _serve(self, program: Program) -> None:
         """Await health, prove, announce, then watch; ends only by raising ServiceError."""
@@ -181,7 +188,7 @@ class Worker:
         deadline = self._now_s() + pace.start_s
         while not await is_healthy(self._url, timeout_s=pace.health_s):
             if self._now_s() > deadline:
-                raise ServiceError(f"it was not healthy {pace.start_s:.0f} s after its start")
+                raise _NeverHealthyError(f"it was not healthy {pace.start_s:.0f} s after its start")
             await asyncio.sleep(pace.poll_s)
         LOG.info("%s: healthy", self.id)
         self._check_own(program)
@@ -295,12 +302,12 @@ class Worker:
         return asyncio.get_running_loop().time()
 
 
-def _trouble(served: asyncio.Task[None]) -> str:
+def _trouble(served: asyncio.Task[None]) -> ServiceError:
     """Why serving ended; raises what is no trouble of the worker's."""
     error = served.exception()
     if not isinstance(error, ServiceError):
         raise error or AssertionError("serving ends by an error only")
-    return str(error)
+    return error
 
 
 def _named(code: int) -> str:

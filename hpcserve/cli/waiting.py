@@ -86,6 +86,8 @@ def failure_of(state: JobState) -> ServiceError:
             if tail:
                 parts.append(f"end of logs/{name}:")
                 parts += [f"  {line}" for line in tail]
+    if state.phase not in {JobPhase.FAILED, JobPhase.ENDED}:
+        parts.append(f"the job still holds its nodes; `hpcserve cancel {state.handle.name}` ends it")
     parts.append(f"see all of it with `hpcserve logs {state.handle.name}`")
     return ServiceError("\n".join(parts))
 

@@ -195,6 +195,13 @@ def test_a_worker_that_served_is_started_again_at_once_however_often() -> None:
     assert restarts.total == 50
 
 
+def test_two_starts_that_were_waited_for_in_vain_are_enough() -> None:
+    once = Restarts().after_death(served_s=None, waited_in_vain=True)
+    assert not once.exhausted
+    assert once.after_death(served_s=None, waited_in_vain=True).exhausted
+    assert not once.after_death(served_s=30).exhausted
+
+
 def test_a_requeued_job_is_another_life_and_its_former_records_are_not_its_own() -> None:
     first = life_of({"SLURM_JOB_ID": "4242"})
     second = life_of({"SLURM_JOB_ID": "4242", "SLURM_RESTART_COUNT": "1"})

@@ -184,6 +184,19 @@ def test_a_worker_that_cannot_start_fails_with_its_last_words_and_the_job_gives_
     assert job.living() == {}
 
 
+def test_workers_that_never_get_healthy_are_given_up_after_two_waits(job: LocalJob) -> None:
+    for node in job.nodes:
+        job.start(node, pace="start_s=0.01, terminate_s=0.5")
+    failure = wait_for("failed.json", job.failure, within_s=60)
+    assert "it was not healthy" in failure.reason
+    assert {agent.wait(30) for agent in job.agents.values()} == {GAVE_UP}
+    job.agents.clear()
+    state = job.state("decode-0")
+    assert state is not None
+    assert (state.phase, state.restarts) == ("failed", 2)
+    assert job.living() == {}
+
+
 def test_a_signal_to_every_process_at_once_as_scancel_gives_it_ends_all_and_starts_nothing(job: LocalJob) -> None:
     job.start_all()
     job.await_ready()
