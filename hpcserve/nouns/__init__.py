@@ -22,6 +22,7 @@ from hpcserve.nouns.router import PairProof, RouterAddress, RouterState
 from hpcserve.nouns.run import Load, Run, Sample, Transfers, Validity
 from hpcserve.nouns.service import Distance, Mode, Pool, Role, RouterSettings, Service, Slo, Workload
 from hpcserve.nouns.site import (
+    MOST_GPUS_PER_NODE,
     Gpu,
     Network,
     Networks,
@@ -44,6 +45,7 @@ from hpcserve.nouns.sweep import RatePoint, Sweep, SweepPlacement
 
 __all__ = [
     "FORMS",
+    "MOST_GPUS_PER_NODE",
     "Allocation",
     "Ask",
     "Distance",

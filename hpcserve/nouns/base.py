@@ -9,6 +9,7 @@ __all__ = [
     "FORMS",
     "Duration",
     "EnvName",
+    "Figure",
     "HostList",
     "Name",
     "Noun",
@@ -59,6 +60,9 @@ EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME)]
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 PositiveInt = Annotated[int, Field(gt=0)]
+
+Figure = Annotated[float, Field(ge=1e-9, le=1e12)]
+"""A positive figure that a person writes: what no machine or request has is refused before it overflows arithmetic."""
 
 
 class Noun(BaseModel):

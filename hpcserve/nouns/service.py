@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hpcserve.nouns.base import Duration, EnvName, Name, Noun, Positive, PositiveInt, ServiceName, Text
+from hpcserve.nouns.base import Duration, EnvName, Figure, Name, Noun, PositiveInt, ServiceName, Text
 
 __all__ = ["Distance", "Mode", "Pool", "Role", "RouterSettings", "Service", "Slo", "Workload"]
 
@@ -38,8 +38,8 @@ class Distance(StrEnum):
 class Slo(Noun):
     """What a request must meet to count as good, and the share of requests that must."""
 
-    ttft_ms: Positive
-    tpot_ms: Positive
+    ttft_ms: Figure
+    tpot_ms: Figure
     attainment: Annotated[float, Field(gt=0, le=1)] = 0.9
     """0.9: the target of DistServe (OSDI 2024, section 6.1)."""
 
@@ -51,7 +51,7 @@ class Workload(Noun):
     output_tokens: PositiveInt
     cached_prefix_tokens: Annotated[int, Field(ge=0)] = 0
     """Leading input tokens that a prefill worker has cached: not computed again, but their KV still moves."""
-    prefill_tokens_per_s: Positive | None = None
+    prefill_tokens_per_s: Figure | None = None
     """Measured prefill speed of one prefill worker; None: unknown, and the verdict says so."""
 
 
@@ -72,7 +72,7 @@ class RouterSettings(Noun):
 
     port: Annotated[int, Field(ge=1024, le=65535)] | None = None
     """None: a port that is free on the head node."""
-    handoff_timeout_s: Positive | None = None
+    handoff_timeout_s: Figure | None = None
     """Longest wait for the decode leg's first token; None: half the lease."""
     lease_rule: bool = True
     """False only to show in a test what the rule prevents."""

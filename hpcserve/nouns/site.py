@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hpcserve.nouns.base import Duration, EnvName, HostList, Name, Noun, Positive, Subnet, Text
+from hpcserve.nouns.base import Duration, EnvName, Figure, HostList, Name, Noun, Subnet, Text
 
 __all__ = [
+    "MOST_GPUS_PER_NODE",
     "Gpu",
     "Network",
     "Networks",
@@ -28,11 +29,15 @@ __all__ = [
 ]
 
 
+MOST_GPUS_PER_NODE = 1024
+"""Far above any node's, so that a slip of the keyboard is told and not enumerated."""
+
+
 class Rate(Noun):
     """A one-way rate of one port or link: nominal GB/s (1e9 bytes/s) times an efficiency, with its source."""
 
-    nominal_gb_per_s: Positive
-    efficiency: Annotated[float, Field(gt=0, le=1)]
+    nominal_gb_per_s: Figure
+    efficiency: Annotated[float, Field(ge=1e-9, le=1)]
     source: Text
 
     @property
@@ -45,9 +50,8 @@ class Gpu(Noun):
     """The accelerators of one node type. `model: cpu` says that a slot is a share of the host's cores."""
 
     model: Text
-    count: Annotated[int, Field(gt=0, le=1024)]
-    """At most 1024: far above any node's, so that a slip of the keyboard is told and not enumerated."""
-    memory_gib: Positive
+    count: Annotated[int, Field(gt=0, le=MOST_GPUS_PER_NODE)]
+    memory_gib: Figure
 
 
 class NicKind(StrEnum):
@@ -82,8 +86,8 @@ class NodeType(Noun):
     """One kind of node: its cores, GPUs, NICs and what joins them inside the node."""
 
     cores: Annotated[int, Field(gt=0, le=65536)]
-    """At most 65536, for the same reason as `Gpu.count`."""
-    memory_gib: Positive
+    """At most 65536, for the same reason as GPUs."""
+    memory_gib: Figure
     gpu: Gpu
     nics: Annotated[tuple[Nic, ...], Field(min_length=1)]
     nvlink: tuple[NvlinkIsland, ...] = ()

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hpcserve.nouns.base import Duration, Name, Noun, Positive, PositiveInt, Text
+from hpcserve.nouns.base import Duration, Figure, Name, Noun, PositiveInt, Text
 from hpcserve.nouns.service import Distance
 
 __all__ = ["RatePoint", "Sweep", "SweepPlacement"]
@@ -21,7 +21,7 @@ class SweepPlacement(Noun):
 class RatePoint(Noun):
     """One offered rate: Poisson arrivals at `request_rate` requests/s until `requests` were sent."""
 
-    request_rate: Positive
+    request_rate: Figure
     requests: PositiveInt
 
 
@@ -37,6 +37,7 @@ class Sweep(Noun):
     alone_requests: Annotated[int, Field(ge=8)] = 8
     """Sequential requests with distinct prompts, measured first, one transfer at a time."""
     repetitions: PositiveInt = 1
-    seed: int = 1
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    """What random generators take: 0 to 2^31 - 1."""
     time: Duration
     """Slurm time limit of the sweep's job."""

@@ -6,6 +6,7 @@ from hpcserve.errors import PlacementError
 from hpcserve.nouns import Plan, Service, Site, SlurmDialect
 from hpcserve.render.shell import ShellText
 from hpcserve.site import expand_hosts, hosts_of
+from hpcserve.units import duration_s
 
 __all__ = ["STOP_SIGNAL_S", "cpus_per_node", "directive_lines", "gpu_options"]
 
@@ -84,10 +85,7 @@ def _dialect(site: Site) -> SlurmDialect:
 
 
 def _refuse_short_time(time: str) -> None:
-    days, _, clock = time.rpartition("-")
-    hours, minutes, seconds = (int(part) for part in clock.split(":"))
-    total_s = ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
-    if total_s < _SHORTEST_TIME_S:
+    if duration_s(time) < _SHORTEST_TIME_S:
         raise PlacementError(
             f"time {time} leaves no time to serve: the job is told to stop {STOP_SIGNAL_S} s before its end",
             remedy=f"ask for {_SHORTEST_TIME_S // 60} minutes or more",

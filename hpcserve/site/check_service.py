@@ -1,27 +1,24 @@
 """Mistakes in service and sweep YAML that their schemas cannot see."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hpcserve.nouns import Site
 from hpcserve.site.reading import items_of, nearest, number_at, repeated, text_at
+from hpcserve.units import duration_s
 from hpcserve.wire import Complaint
 
 __all__ = ["check_service", "check_sweep"]
 
-_DURATION = re.compile(r"(?:(\d+)-)?(\d{1,2}):(\d{2}):(\d{2})")
-_SECONDS = (86400, 3600, 60, 1)
+_LEAST_TIME_S = 180
+"""Jobs are told to stop 60 s before their end, which leaves two minutes to start and serve."""
 
 
 def check_service(raw: Mapping[str, Any], site: Site | None) -> Iterator[Complaint]:
     """Every mistake of a service as plain data; those against a site only where one is given."""
     yield from _check_pools(raw)
     yield from _check_workload(raw)
-    if text_at(raw, "time") and _seconds(text_at(raw, "time")) == 0:
-        yield Complaint(
-            path=("time",), found="a time of zero", wanted="how long the job may run was wanted", remedy="write more"
-        )
+    yield from _check_time(raw)
     if site is not None:
         yield from _check_partition(raw, site)
         yield from _check_runtime(raw, site)
@@ -105,16 +102,28 @@ def _check_runtime(raw: Mapping[str, Any], site: Site) -> Iterator[Complaint]:
         )
 
 
+def _check_time(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    seconds = _seconds(text_at(raw, "time"))
+    if seconds is not None and seconds < _LEAST_TIME_S:
+        yield Complaint(
+            path=("time",),
+            found=f"a time of {text_at(raw, 'time')}",
+            wanted=f"at least {_LEAST_TIME_S // 60} minutes were wanted, to start, serve and stop",
+            remedy="ask for more",
+        )
+
+
 def _seconds(duration: str | None) -> int | None:
-    """Seconds of `[days-]hours:minutes:seconds`; None where the text is not that."""
-    match = _DURATION.fullmatch(duration or "")
-    if match is None:
+    """Seconds of a time limit; None where there is none or the text is not one, which the schema reports."""
+    try:
+        return None if duration is None else duration_s(duration)
+    except ValueError:
         return None
-    return sum(int(number or 0) * factor for number, factor in zip(match.groups(), _SECONDS, strict=True))
 
 
 def check_sweep(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """Every mistake of a sweep as plain data."""
+    yield from _check_time(raw)
     placements = items_of(raw, "placements")
     for name in repeated(text_at(placement, "name") or f"nameless {index}" for index, placement in placements):
         yield Complaint(

@@ -4,8 +4,9 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hpcserve.nouns import MOST_GPUS_PER_NODE
 from hpcserve.site.check_switches import check_switches
-from hpcserve.site.reading import at, hosts_at, items_of, nearest, number_at, pairs_of, repeated, text_at
+from hpcserve.site.reading import at, first_of, hosts_at, items_of, nearest, number_at, pairs_of, repeated, text_at
 from hpcserve.wire import Complaint
 
 __all__ = ["check_site"]
@@ -20,7 +21,9 @@ def check_site(raw: Mapping[str, Any]) -> list[Complaint]:
     complaints += check_switches(raw, hosts)
     _check_partitions(raw, hosts, complaints)
     complaints += _check_networks(raw)
+    complaints += _check_transport(raw)
     complaints += _check_runtimes(raw)
+    complaints += _check_paths(raw)
     return complaints
 
 
@@ -62,7 +65,7 @@ def _check_gpus(name: str, node_type: Any) -> Iterator[Complaint]:
             remedy="write one entry with the GPUs of both",
             at_key=True,
         )
-    missing = sorted(set(range(count or 0)) - near)
+    missing = sorted(set(range(count or 0)) - near) if (count or 0) <= MOST_GPUS_PER_NODE else []
     if missing and items_of(node_type, "nics"):
         yield Complaint(
             path=(*here, "nics"),
@@ -73,8 +76,8 @@ def _check_gpus(name: str, node_type: Any) -> Iterator[Complaint]:
         )
 
 
-def _check_nodes(raw: Mapping[str, Any], complaints: list[Complaint]) -> set[str]:
-    """All host names; complains of unknown types and of hosts that come twice."""
+def _check_nodes(raw: Mapping[str, Any], complaints: list[Complaint]) -> tuple[str, ...]:
+    """All host names in the site's order; complains of unknown types and of hosts that come twice."""
     types = [name for name, _ in pairs_of(raw, "node_types")]
     hosts: dict[str, int] = {}
     for index, group in items_of(raw, "nodes"):
@@ -94,24 +97,25 @@ def _check_nodes(raw: Mapping[str, Any], complaints: list[Complaint]) -> set[str
             complaints.append(
                 Complaint(
                     path=("nodes", index, "hosts"),
-                    found=f"node `{doubled[0]}` a second time" + (f" and {len(doubled) - 1} more" * (len(doubled) > 1)),
+                    found=f"node {first_of(doubled)} a second time",
                     wanted="each node once was wanted",
                     remedy="remove it from one of the groups",
                 )
             )
         hosts.update({name: index for name in names if name not in hosts})
-    return set(hosts)
+    return tuple(hosts)
 
 
-def _check_partitions(raw: Mapping[str, Any], hosts: set[str], complaints: list[Complaint]) -> None:
+def _check_partitions(raw: Mapping[str, Any], hosts: tuple[str, ...], complaints: list[Complaint]) -> None:
+    known = frozenset(hosts)
     for name, _ in pairs_of(raw, "partitions"):
         path = ("partitions", name, "hosts")
-        unknown = [host for host in hosts_at(raw, path, complaints) if host not in hosts]
+        unknown = [host for host in hosts_at(raw, path, complaints) if host not in known]
         if unknown:
             complaints.append(
                 Complaint(
                     path=path,
-                    found=f"unknown node `{unknown[0]}`" + (f" and {len(unknown) - 1} more" * (len(unknown) > 1)),
+                    found=f"unknown node {first_of(unknown)}",
                     wanted="nodes of this site were wanted",
                     remedy=nearest(unknown[0], hosts, none="add them under `nodes`"),
                 )
@@ -144,6 +148,17 @@ def _check_networks(raw: Mapping[str, Any]) -> Iterator[Complaint]:
                 )
 
 
+def _check_transport(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    if at(raw, "transport", "ucx", "UCX_NET_DEVICES") is not None:
+        yield Complaint(
+            path=("transport", "ucx", "UCX_NET_DEVICES"),
+            found="`UCX_NET_DEVICES`",
+            wanted="it follows from the NICs that each worker is placed on",
+            remedy="remove it, and list under `nics` only ports that may carry KV",
+            at_key=True,
+        )
+
+
 def _check_runtimes(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     runtimes = at(raw, "runtimes")
     if not isinstance(runtimes, dict):
@@ -173,4 +188,16 @@ def _check_runtimes(raw: Mapping[str, Any]) -> Iterator[Complaint]:
                 wanted="at least one module was wanted",
                 remedy="add `modules: [NAME]`",
                 at_key=True,
+            )
+
+
+def _check_paths(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    for name, _ in pairs_of(raw, "paths"):
+        path = text_at(raw, "paths", name)
+        if path is not None and path[:1] not in ("/", "~"):
+            yield Complaint(
+                path=("paths", name),
+                found=f"`{path}`, which would depend on the folder that a command is started in",
+                wanted="an absolute path was wanted, or one under `~`",
+                remedy="begin it with / or ~",
             )

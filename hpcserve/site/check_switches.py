@@ -5,19 +5,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hpcserve.site.hostlist import fold_hosts
-from hpcserve.site.reading import at, hosts_at, items_of, nearest, text_at
+from hpcserve.site.reading import at, first_of, hosts_at, items_of, nearest, text_at
 from hpcserve.wire import Complaint
 
 __all__ = ["check_switches"]
 
+_LINE = 80
 
-def check_switches(raw: Mapping[str, Any], hosts: set[str]) -> list[Complaint]:
+
+def check_switches(raw: Mapping[str, Any], hosts: tuple[str, ...]) -> list[Complaint]:
     """Every mistake of `switches`; several roots are allowed: there is then no path between their nodes."""
     complaints: list[Complaint] = []
     if not items_of(raw, "switches"):
         return complaints
     indexes = _names(raw, complaints)
-    leaves = _Membership("hosts", "node", hosts)
+    leaves = _Membership("hosts", "node", frozenset(hosts))
     uppers = _Membership("switches", "switch", indexes)
     for index, switch in items_of(raw, "switches"):
         if not isinstance(switch, dict):
@@ -39,18 +41,24 @@ def check_switches(raw: Mapping[str, Any], hosts: set[str]) -> list[Complaint]:
         uppers.enter(raw, index, name, complaints)
     complaints += _loops(uppers.owner_of, indexes)
     complaints += _uplinks(raw, uppers.owner_of)
-    without = [host for host in sorted(hosts) if host not in leaves.owner_of]
+    without = [host for host in hosts if host not in leaves.owner_of]
     if without:
         complaints.append(
             Complaint(
                 path=("switches",),
-                found=f"{fold_hosts(without)} in no leaf switch",
+                found=f"{_listed(without)} in no leaf switch",
                 wanted="every node in one leaf switch was wanted",
                 remedy="add it to the `hosts` of its switch",
                 at_key=True,
             )
         )
     return complaints
+
+
+def _listed(hosts: list[str]) -> str:
+    """Nodes as a host list, or the first of them where that is longer than a line."""
+    folded = fold_hosts(hosts)
+    return folded if len(folded) <= _LINE else f"node {first_of(hosts)}"
 
 
 def _names(raw: Mapping[str, Any], complaints: list[Complaint]) -> dict[str, int]:
@@ -84,27 +92,37 @@ class _Membership:
     def enter(self, raw: Mapping[str, Any], index: int, owner: str, complaints: list[Complaint]) -> None:
         """Note the members of one switch; unknown and doubly owned ones become complaints."""
         path = ("switches", index, self.key)
-        for member in hosts_at(raw, path, complaints):
-            if member not in self.known:
-                complaints.append(
-                    Complaint(
-                        path=path,
-                        found=f"unknown {self.noun} `{member}`",
-                        wanted=f"{'nodes' if self.noun == 'node' else 'switches'} of this site were wanted",
-                        remedy=nearest(member, self.known, none="describe it first"),
-                    )
+        members = hosts_at(raw, path, complaints)
+        unknown = [member for member in members if member not in self.known]
+        if unknown:
+            complaints.append(
+                Complaint(
+                    path=path,
+                    found=f"unknown {self.noun} {first_of(unknown)}",
+                    wanted=f"{'nodes' if self.noun == 'node' else 'switches'} of this site were wanted",
+                    remedy=nearest(unknown[0], self.known, none=f"describe them under `{self.described_under}`"),
                 )
-            elif member in self.owner_of:
-                complaints.append(
-                    Complaint(
-                        path=path,
-                        found=f"{self.noun} `{member}` a second time, it is already under `{self.owner_of[member]}`",
-                        wanted=f"each {self.noun} under one switch was wanted",
-                        remedy="remove it from one of the two",
-                    )
-                )
-            else:
+            )
+        elsewhere: dict[str, list[str]] = {}
+        for member in members:
+            if member in self.owner_of:
+                elsewhere.setdefault(self.owner_of[member], []).append(member)
+            elif member in self.known:
                 self.owner_of[member] = owner
+        for other, doubled in elsewhere.items():
+            complaints.append(
+                Complaint(
+                    path=path,
+                    found=f"{self.noun} {first_of(doubled)} a second time, already under `{other}`",
+                    wanted=f"each {self.noun} under one switch was wanted",
+                    remedy="remove it from one of the two",
+                )
+            )
+
+    @property
+    def described_under(self) -> str:
+        """The key of the site under which such members are described."""
+        return "nodes" if self.noun == "node" else "switches"
 
 
 def _loops(parent_of: Mapping[str, str], indexes: Mapping[str, int]) -> Iterator[Complaint]:

@@ -1,13 +1,13 @@
 """Plain data that may be wrong in any way, read only where it is what it should be; the schema reports the rest."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hpcserve.site.hostlist import HostListError, expand_hosts
 from hpcserve.wire import Complaint
 
-__all__ = ["Path", "at", "hosts_at", "items_of", "nearest", "number_at", "pairs_of", "repeated", "text_at"]
+__all__ = ["Path", "at", "first_of", "hosts_at", "items_of", "nearest", "number_at", "pairs_of", "repeated", "text_at"]
 
 Path = tuple[str | int, ...]
 
@@ -69,6 +69,11 @@ def nearest(word: str, known: Iterable[str], *, none: str) -> str:
         return none
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else f"known: {_shortened(names)}"
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first name, and how many more there are: a node list of thousands is one mistake, not thousands."""
+    return f"`{names[0]}`" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _shortened(names: list[str]) -> str:

@@ -44,8 +44,8 @@ def decode_yaml(kind: type[N], text: str, *, source: str, check: Check | None = 
             (
                 located.value_place(()),
                 _shown(located.data),
-                f"the keys of a {kind.__name__} were wanted",
-                "see the docs",
+                f"the keys of a {kind.__name__.lower()} were wanted",
+                f"write {', '.join(_required_keys(kind))}",
             )
         )
         raise InputError(_mistakes(source, complaints))
@@ -187,6 +187,10 @@ def _known_keys(kind: Any, path: Path) -> list[str]:
     if model is None:
         return []
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _required_keys(kind: type[Noun]) -> list[str]:
+    return [f"`{field.alias or name}:`" for name, field in kind.model_fields.items() if field.is_required()]
 
 
 def _below(kind: Any, step: str | int) -> Any:

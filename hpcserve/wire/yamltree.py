@@ -59,6 +59,13 @@ _RESOLVERS = (
 )
 
 
+_IMPLIED_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}"
+    for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge", "seq", "map")
+)
+"""What PyYAML gives to nodes that carry no tag of their own."""
+
+
 def _scalar(node: yaml.ScalarNode) -> Plain:
     if node.style is not None:
         return str(node.value)
@@ -80,7 +87,8 @@ def load(text: str, *, source: str) -> Located:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = _mark_place(mark)
-        found = " ".join((error.problem or "not YAML").split())
+        problem = " ".join((error.problem or "not YAML").split())
+        found = f"{error.context}, {problem}" if problem.startswith("but ") else problem
         raise _refusal(source, place, found, "YAML was wanted", "check indentation, quotes and colons here") from None
     except yaml.YAMLError as error:
         line, column = _position(text, getattr(error, "position", 0))
@@ -161,6 +169,8 @@ def _build(node: yaml.Node, path: Path, located: Located, above: frozenset[int])
         )
         return None
     above |= {id(node)}
+    if node.tag not in _IMPLIED_TAGS:
+        located.mistakes.append((_place(node), f"the tag `{node.tag}`", "plain YAML was wanted", "remove the tag"))
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node)
     if isinstance(node, yaml.SequenceNode):

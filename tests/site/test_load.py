@@ -1,8 +1,8 @@
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +76,7 @@ def test_hosts_keep_the_sites_order() -> None:
         ("count: 1", "count: 2", "site.yaml:15:5: GPU 1 of `slot` near no NIC"),
         ("gpus: [0]", "gpus: [0, 3]", "site.yaml:22:19: GPU 3, and `slot` has 1 GPUs; an index from 0 to 0 was wanted"),
         ("hosts: node[01-02]", "hosts: node01", "site.yaml:38:1: node02 in no leaf switch"),
-        ("hosts: node[03-04]", "hosts: node[02-04]", "node `node02` a second time, it is already under `leaf1`"),
+        ("hosts: node[03-04]", "hosts: node[02-04]", "node `node02` a second time, already under `leaf1`"),
         ("hosts: node[03-04]", "hosts: node[03-05]", "unknown node `node05`"),
         ("switches: leaf[1-2]", "switches: leaf[1-3]", "unknown switch `leaf3`"),
         ("switches: leaf[1-2]", "switches: leaf1", "switch `leaf2` has an uplink and is under no switch"),
@@ -88,12 +88,36 @@ def test_hosts_keep_the_sites_order() -> None:
         ("    interface: ctl0", "    {}", "the control network has neither `interface` nor `subnet`"),
         ("    interface: ctl0", "    subnet: 10.1.0.9/16", "10.1.0.9/16 has host bits set"),
         ("    path: ~/.cache/hpcserve/engines/vllm-cpu\n", "", "runtime `vllm` of kind venv has no `path`"),
+        ("models: ~/.cache", "models: .cache", "site.yaml:75:11: `.cache/hpcserve/models`, which would depend on the"),
+        ("UCX_TLS: tcp", "UCX_NET_DEVICES: eth0", "`UCX_NET_DEVICES`; it follows from the NICs that each worker is"),
         ("  hpcserve:\n", "  hpserve:\n", "`runtimes` has no `hpcserve`"),
         ("    hosts: node[01-04]\n    max", "    hosts: node[01-05]\n    max", "unknown node `node05`"),
     ],
 )
 def test_a_mistake_in_a_site_is_named_with_its_place(old: str, new: str, said: str) -> None:
     assert said in mistakes_of_site((old, new))
+
+
+def test_a_long_list_of_unknown_nodes_is_one_mistake() -> None:
+    lines = mistakes_of_site(("hosts: node[03-04]", "hosts: node[01-9000]")).splitlines()
+    assert len(lines) == 2
+    assert "unknown node `node05` and 8995 more" in lines[0] + lines[1]
+    assert "node `node01` and 1 more a second time, already under `leaf1`" in lines[0] + lines[1]
+
+
+@pytest.mark.parametrize(("old", "new"), [("count: 1", "count: 1000000000"), ("cores: 8", "cores: 1000000000")])
+def test_counts_that_nobody_means_are_refused_at_once(old: str, new: str) -> None:
+    assert "at most" in mistakes_of_site((old, new))
+
+
+def test_a_long_list_of_nodes_without_a_leaf_is_one_line() -> None:
+    text = mistakes_of_site(("  - hosts: node[01-04]\n    type", "  - hosts: node[01-04],n[1-999]x\n    type"))
+    assert "node `n1x` and 998 more in no leaf switch" in text
+
+
+@pytest.mark.parametrize("figure", ["1.0e-320", "1.0e999", "0.0", "-1"])
+def test_figures_that_would_overflow_are_refused(figure: str) -> None:
+    assert "nominal_gb_per_s` is number" in mistakes_of_site(("nominal_gb_per_s: 0.125", f"nominal_gb_per_s: {figure}"))
 
 
 def test_double_nodes_and_islands_are_named() -> None:
@@ -152,7 +176,8 @@ def test_schema_and_meaning_are_reported_together() -> None:
         ),
         ("partition: main", "partition: null", "service.yaml:9:12: no partition; one of site `onebox` was wanted"),
         ("time: 1:00:00", "time: 8-00:00:00", "service.yaml:10:7: a time of 8-00:00:00; at most 7-00:00:00 was wanted"),
-        ("time: 1:00:00", "time: 0:00:00", "service.yaml:10:7: a time of zero"),
+        ("time: 1:00:00", "time: 0:02:59", "service.yaml:10:7: a time of 0:02:59; at least 3 minutes were wanted"),
+        ("workers: 1", "workers: 1000000000", "is number 1000000000; at most 10000 was wanted"),
         ("role: decode", "role: prefill", "service.yaml:12:1: no decode pool, and `mode` is disaggregated"),
         ("cached_prefix_tokens: 480", "cached_prefix_tokens: 512", "512 cached tokens of 512"),
     ],
@@ -199,6 +224,7 @@ def test_without_a_site_only_the_service_itself_is_judged() -> None:
     [
         ("name: across-leaves", "name: same-leaf", "two placements named `same-leaf`"),
         ("request_rate: 1.5", "request_rate: 0.5", "request_rate 0.5 twice"),
+        ("time: 0:30:00", "time: 0:02:00", "sweep.yaml:20:7: a time of 0:02:00"),
         (
             "mode: disaggregated\n    distance: across",
             "mode: aggregated\n    distance: across",
@@ -230,6 +256,16 @@ junk: st.SearchStrategy[Any] = (
 )
 
 
+def plain_of(text: str) -> Any:
+    """Plain data of a shipped text, as it is really read: PyYAML alone would make numbers of `1:00:00`."""
+    noun = (
+        load_site(text, source="f") if text == ONEBOX_TEXT
+        else load_service(text, source="f", site=None) if text == SERVICE_TEXT
+        else load_sweep(text, source="f")
+    )  # fmt: skip
+    return json.loads(noun.model_dump_json(by_alias=True))
+
+
 def paths_in(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     return [path, *(below for key, value in inner for below in paths_in(value, (*path, key)))]
@@ -238,13 +274,13 @@ def paths_in(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @settings(deadline=None)
 @given(data=st.data(), text=st.sampled_from([ONEBOX_TEXT, SERVICE_TEXT, SWEEP_TEXT]), value=junk)
 def test_any_value_anywhere_is_read_or_refused_with_places(data: st.DataObject, text: str, value: Any) -> None:
-    plain = yaml.safe_load(text)
+    plain = plain_of(text)
     path = data.draw(st.sampled_from(paths_in(plain)[1:]))
     owner = plain
     for step in path[:-1]:
         owner = owner[step]
     owner[path[-1]] = value
-    broken = yaml.safe_dump(plain)
+    broken = json.dumps(plain, indent=1)
     try:
         if text == ONEBOX_TEXT:
             load_site(broken, source="f.yaml")

@@ -20,3 +20,24 @@ def test_a_transfer_takes_bytes_over_rate() -> None:
 def test_a_rate_that_is_not_positive_moves_nothing(rate: float) -> None:
     with pytest.raises(ValueError, match="moves nothing"):
         units.transfer_ms(size_bytes=1, gb_per_s=rate)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0:00:01", 1), ("1:30:00", 5400), ("2-00:00:00", 172_800), ("1-02:03:04", 93_784)]
+)
+def test_a_time_limit_in_seconds(text: str, seconds: int) -> None:
+    assert units.duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "90", "1:00", "1:00:00\n", "-1:00:00", "\u0661:00:00", "1-1-1:00:00"])
+def test_what_is_no_time_limit_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no time"):
+        units.duration_s(text)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "0.0"), (0.0312, "0.031"), (0.96, "0.96"), (1, "1.0"), (98.74, "98.7"), (5120, "5120.0")],
+)
+def test_milliseconds_never_round_to_nothing(milliseconds: float, text: str) -> None:
+    assert units.ms_text(milliseconds) == text

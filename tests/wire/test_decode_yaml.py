@@ -144,7 +144,8 @@ def test_what_is_no_such_file_is_refused_in_few_words(text: str) -> None:
 
 
 def test_no_tag_builds_anything() -> None:
-    assert read("name: !!python/object/apply:os.getcwd []\ncount: 1\n".replace("[]", "x")).name == "x"
+    [mistake] = refused("name: !!python/object/apply:os.getcwd x\ncount: 1\n")
+    assert "the tag `tag:yaml.org,2002:python/object/apply:os.getcwd`; plain YAML was wanted" in mistake
 
 
 @given(st.text(max_size=60))
@@ -235,3 +236,18 @@ def test_every_pattern_of_a_noun_has_words() -> None:
     ])))  # fmt: skip
     assert {json.loads(f'"{pattern}"') for pattern in patterns} <= set(FORMS)
     assert len(patterns) >= 5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "f.yaml:1:1: nothing; the keys of a outer were wanted; write `name:`, `count:`"),
+        (
+            "name: !!python/object:os.system x\ncount: 1",
+            "f.yaml:1:7: the tag `tag:yaml.org,2002:python/object:os.system`",
+        ),
+        ("name: a\ncount: 1\n---\nname: b", "f.yaml:3:1: expected a single document in the stream, but found another"),
+    ],
+)
+def test_what_is_more_or_less_than_one_plain_document_is_refused(text: str, said: str) -> None:
+    assert said in refused(text)[0]
