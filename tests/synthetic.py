@@ -6,6 +6,7 @@ from hpcserve.nouns import (
     Ask,
     Distance,
     Gpu,
+    Handoff,
     Load,
     Mode,
     Network,
@@ -90,6 +91,18 @@ def service(**changes: Any) -> Service:
         workload=Workload(input_tokens=512, output_tokens=16, cached_prefix_tokens=480),
     )
     return made.model_copy(update=changes)
+
+
+def handoff(**changes: Any) -> Handoff:
+    return Handoff(
+        kind="nixl-pull",
+        connector="NixlConnector",
+        connector_version="1",
+        block_size=32,
+        kv_dtype="bfloat16",
+        tensor_parallel=1,
+        lease_s=30,
+    ).model_copy(update=changes)
 
 
 def _worker(role: Role, number: int, node: str, gpu: int) -> PlannedWorker:

@@ -2,7 +2,9 @@
 
 from pydantic import Field
 
+from hpcserve.engines.counters import EngineCounters
 from hpcserve.engines.netdevices import ucx_net_devices
+from hpcserve.engines.words import option_value
 from hpcserve.errors import PlacementError
 from hpcserve.nouns import (
     EngineFacts,
@@ -115,17 +117,28 @@ def transfer_config(service: Service, worker: PlannedWorker, engine: EngineFacts
 
 
 def handoff_of(
-    service: Service, worker: PlannedWorker, engine: EngineFacts, *, block_size: int, kv_dtype: str
+    service: Service,
+    worker: PlannedWorker,
+    engine: EngineFacts,
+    counters: EngineCounters | None,
+    *,
+    usual_block_size: int,
+    kv_dtype: str,
 ) -> Handoff | None:
-    """What a worker must agree on with its partners; None for an aggregated one."""
+    """What a worker must agree on with its partners; None for an aggregated one.
+
+    The block size is what the running engine says in its counters, else what its arguments say, else the usual one.
+    """
     if worker.role == Role.AGGREGATED:
         return None
+    settled = None if counters is None else counters.block_size
+    asked = option_value((*service.args, *pool_of(service, worker).args), "--block-size")
     return Handoff(
         kind="nixl-pull",
         connector=CONNECTOR,
         # The connector has no version of its own that one could ask for: vLLM hashes its version into the handshake.
         connector_version=engine.version,
-        block_size=block_size,
+        block_size=settled or int(asked or usual_block_size),
         kv_dtype=kv_dtype,
         tensor_parallel=worker.tensor_parallel,
         lease_s=service.kv_lease_s,

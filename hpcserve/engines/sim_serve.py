@@ -14,7 +14,6 @@ from hpcserve.engines.command import (
 )
 from hpcserve.engines.counters import EngineCounters, read_counters
 from hpcserve.engines.reserved import reserved_complaints
-from hpcserve.engines.words import option_value
 from hpcserve.nouns import EngineFacts, GrantedNode, Handoff, PlannedWorker, Service, Site
 from hpcserve.wire import Complaint
 
@@ -74,7 +73,4 @@ class SimAdapter:
         counters: EngineCounters | None = None,
     ) -> Handoff | None:
         """What this worker must agree on with its partners; None for an aggregated one."""
-        args = (*service.args, *pool_of(service, worker).args)
-        settled = counters.block_size if counters is not None else None
-        size = settled or int(option_value(args, "--block-size") or _BLOCK_SIZE)
-        return handoff_of(service, worker, engine, block_size=size, kv_dtype="auto")
+        return handoff_of(service, worker, engine, counters, usual_block_size=_BLOCK_SIZE, kv_dtype="auto")

@@ -99,13 +99,12 @@ class VllmAdapter:
     ) -> Handoff | None:
         """What this worker must agree on with its partners; None for an aggregated one."""
         args = (*service.args, *pool_of(service, worker).args)
-        expected = _CPU_BLOCK_SIZE if engine.platform == "cpu" else _CUDA_BLOCK_SIZE
-        settled = counters.block_size if counters is not None else None
         return handoff_of(
             service,
             worker,
             engine,
-            block_size=settled or int(option_value(args, "--block-size") or expected),
+            counters,
+            usual_block_size=_CPU_BLOCK_SIZE if engine.platform == "cpu" else _CUDA_BLOCK_SIZE,
             kv_dtype=option_value(args, "--kv-cache-dtype") or option_value(args, "--dtype") or "auto",
         )
 

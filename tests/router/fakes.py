@@ -106,15 +106,7 @@ class FakeEngine:
 
     @property
     def endpoint(self) -> Endpoint:
-        handoff = Handoff(
-            kind="nixl-pull",
-            connector="NixlConnector",
-            connector_version="1",
-            block_size=32,
-            kv_dtype="bfloat16",
-            tensor_parallel=1,
-            lease_s=30,
-        ).model_copy(update={key: value for key, value in self.facts.items() if key in Handoff.model_fields})
+        handoff = synthetic.handoff(**{key: value for key, value in self.facts.items() if key in Handoff.model_fields})
         return Endpoint(
             id=self.id,
             generation=self.generation,
@@ -128,6 +120,7 @@ class FakeEngine:
             handoff=None if self.role == Role.AGGREGATED else handoff,
             max_model_len=self.facts.get("max_model_len", 2048),
             simulated=self.facts.get("simulated", False),
+            draining=self.facts.get("draining", False),
         )
 
     def legs(self) -> list[str]:

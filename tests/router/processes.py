@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from hpcserve.discovery import write_record
-from hpcserve.nouns import Endpoint, Handoff, Role
+from hpcserve.nouns import Endpoint, Role
 from hpcserve.wire import encode_record, encode_yaml
 from tests import synthetic
 
@@ -93,15 +93,7 @@ class Job:
             model="tiny",
             engine="sim",
             engine_version="1",
-            handoff=Handoff(
-                kind="nixl-pull",
-                connector="NixlConnector",
-                connector_version="sim",
-                block_size=32,
-                kv_dtype="bfloat16",
-                tensor_parallel=1,
-                lease_s=4,
-            ),
+            handoff=synthetic.handoff(connector_version="sim", lease_s=4),
             max_model_len=2048,
             simulated=True,
         )

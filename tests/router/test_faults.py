@@ -427,6 +427,43 @@ def test_a_worker_with_a_new_generation_gets_new_connections_and_proofs() -> Non
     asyncio.run(run())
 
 
+def test_a_draining_worker_gets_nothing_new_and_ends_what_it_has_even_when_withdrawn() -> None:
+    async def run() -> None:
+        async with Rig(FakeEngine(Role.PREFILL), FakeEngine(Role.DECODE, 0), FakeEngine(Role.DECODE, 1)) as rig:
+            leaving, gate = rig.engines[1], asyncio.Event()
+
+            async def slow(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+                await gate.wait()
+                return False
+
+            for decode in rig.engines[1:]:
+                decode.behave = slow
+            old = [await rig.connect() for _ in range(4)]
+            for client in old:
+                await client.post("/v1/completions", BODY | {"stream": True})
+            await asyncio.sleep(0.1)
+            had = len(leaving.calls)
+            assert had
+            leaving.facts["draining"] = True
+            rig.see()
+            new = [asyncio.create_task(rig.ask("/v1/completions", BODY)) for _ in range(4)]
+            await asyncio.sleep(0.1)
+            rig.engines.remove(leaving)
+            rig.see()
+            gate.set()
+            for client in old:
+                answer = await client.answer()
+                assert answer.whole
+                assert content_of(answer.events) == RIGHT
+            assert [(await task).headers["x-hpcserve-route"] for task in new] == ["prefill-0>decode-1"] * 4
+            assert len(leaving.calls) == had
+            await asyncio.sleep(0.05)
+            assert leaving.open == 0
+            await rig.settle()
+
+    asyncio.run(run())
+
+
 def test_a_stale_connection_never_sends_a_handoff_twice() -> None:
     async def run() -> None:
         async with Rig() as rig:

@@ -4,8 +4,6 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,15 +17,6 @@ from tests.router.processes import BODY, ENGINE_KEY, HEADERS, Job, until
 REQUESTS = 48
 SLOW = ("--max-num-seqs", "2", "--sim-decode-ms-per-token", "20")
 LONG: dict[str, Any] = BODY | {"max_tokens": 30, "ignore_eos": True}
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    made = Job(tmp_path)
-    try:
-        yield made
-    finally:
-        made.end()
 
 
 def text_of(answer: httpx.Response, *, stream: bool) -> str:

@@ -5,24 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import pytest
 
 from hpcserve.engines import adapter_for
 from hpcserve.nouns import Role
 from tests.router.processes import BODY, ENGINE_KEY, HEADERS, Job, until
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    made = Job(tmp_path)
-    try:
-        yield made
-    finally:
-        made.end()
 
 
 def test_from_start_to_end(job: Job) -> None:

@@ -6,20 +6,14 @@ from hypothesis import strategies as st
 
 from hpcserve.nouns import Endpoint, Handoff, Role
 from hpcserve.routing import Load, Refusal, Route, Typical, choose, mismatch, pair_of, table_of
+from tests import synthetic
 
 TYPICAL = Typical(prefill_ms=100.0, decode_step_ms=20.0)
 
 
 def endpoint(role: Role, number: int = 0, **changes: Any) -> Endpoint:
-    handoff = Handoff(
-        kind="nixl-pull",
-        connector="NixlConnector",
-        connector_version="1",
-        block_size=16,
-        kv_dtype="bfloat16",
-        tensor_parallel=4,
-        lease_s=30,
-    ).model_copy(update={key: value for key, value in changes.items() if key in Handoff.model_fields})
+    facts = {key: value for key, value in changes.items() if key in Handoff.model_fields}
+    handoff = synthetic.handoff(**{"block_size": 16, "tensor_parallel": 4, **facts})
     return Endpoint(
         id=f"{role}-{number}",
         generation="g",
