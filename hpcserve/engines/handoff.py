@@ -163,7 +163,7 @@ def _why_whole(fields: Mapping[str, msgspec.Raw], kind: Literal["chat", "complet
 def prefill_body(body: Body) -> bytes:
     """The prefill leg: one token, not streamed, KV kept for a decode worker."""
     members = [
-        b"%b:%b," % (msgspec.json.encode(key), memoryview(value))
+        b"".join((msgspec.json.encode(key), b":", memoryview(value), b","))
         for key, value in body.fields.items()
         if key not in _DROPPED_AT_PREFILL
     ]
@@ -183,7 +183,7 @@ def whole_body(body: Body) -> bytes:
     if _TRANSFER not in body.fields:
         return body.text
     members = (
-        b"%b:%b" % (msgspec.json.encode(key), memoryview(value))
+        b"".join((msgspec.json.encode(key), b":", memoryview(value)))
         for key, value in body.fields.items()
         if key != _TRANSFER
     )
