@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hpcserve.draw.canvas import Canvas
 from hpcserve.draw.seats import Seats, label, seats_of
 from hpcserve.nouns import PathCost, Plan
+from hpcserve.units import ms_text
 
 __all__ = ["plan_svg"]
 
@@ -16,7 +17,10 @@ _GAP = 6.0
 _NODE_HEIGHT = 62.0
 _NODE_STEP = 96.0
 _TOP = 96.0
-"""Where the leaves' boxes begin: spine and uplinks are above."""
+"""Where the boxes of several leaves begin: spine and uplinks are above."""
+
+_LETTER = 7.0
+"""Width that a letter of 12 px takes at the most on average, so that names stay inside their boxes."""
 
 _LANE = 22.0
 """Distance between two lanes of the paths, which run below the nodes."""
@@ -72,25 +76,30 @@ def _scale(plan: Plan, scale_ms: tuple[float, float] | None) -> tuple[tuple[floa
         return (1.0, 1.0), "aggregated: no KV moves between workers"
     prefill_ms = plan.verdict.prefill_ms
     if prefill_ms is not None:
-        return (prefill_ms / 10, prefill_ms), f"green: a tenth of the prefill's {prefill_ms:.0f} ms; red: all of it"
+        return (
+            prefill_ms / 10,
+            prefill_ms,
+        ), f"green: a tenth of the prefill's {ms_text(prefill_ms)} ms; red: all of it"
     low, high = scale_ms or (min(times), max(times))
-    return (low, high), f"green: {low:.1f} ms; red: {high:.1f} ms"
+    return (low, high), f"green: {ms_text(low)} ms; red: {ms_text(high)} ms"
 
 
 def _layout(seats: Seats) -> _Layout:
     """Leaves side by side; a leaf's nodes side by side inside it."""
-    node_width = max(seats.gpus_per_node * (_CELL + _GAP) + _GAP, 96.0)
+    longest = max(len(f"{node} · router") for nodes in seats.leaves.values() for node in nodes)
+    node_width = max(seats.gpus_per_node * (_CELL + _GAP) + _GAP, longest * _LETTER + 2 * _GAP)
+    top = _TOP if len(seats.leaves) > 1 else _MARGIN
     node_at: dict[str, tuple[float, float]] = {}
     leaf_at: dict[str, tuple[float, float, float]] = {}
     x = _MARGIN
     for leaf, nodes in seats.leaves.items():
-        leaf_width = len(nodes) * (node_width + 2 * _GAP) + 2 * _GAP
-        leaf_at[leaf] = (x, _TOP, leaf_width)
+        leaf_width = max(len(nodes) * (node_width + 2 * _GAP) + 2 * _GAP, len(leaf) * _LETTER + 24)
+        leaf_at[leaf] = (x, top, leaf_width)
         for place, node in enumerate(nodes):
-            node_at[node] = (x + 2 * _GAP + place * (node_width + 2 * _GAP), _TOP + 40)
+            node_at[node] = (x + 2 * _GAP + place * (node_width + 2 * _GAP), top + 40)
         x += leaf_width + _MARGIN
     return _Layout(
-        node_at=node_at, leaf_at=leaf_at, node_width=node_width, bottom=_TOP + _NODE_STEP + 30,
+        node_at=node_at, leaf_at=leaf_at, node_width=node_width, bottom=top + _NODE_STEP + 30,
         width=max(x, _LEAST_WIDTH),
     )  # fmt: skip
 
@@ -127,7 +136,7 @@ def _draw_path(canvas: Canvas, plan: Plan, layout: _Layout, path: PathCost, *, l
     start, end = _seat(plan, layout, path.prefill), _seat(plan, layout, path.decode)
     level = layout.bottom + lane * _LANE
     leave, arrive = start[0] - 5 + 3 * (lane % 3), end[0] + 4 - 3 * (lane % 3)
-    cost = f"{path.transfer_ms:.1f} ms"
+    cost = f"{ms_text(path.transfer_ms)} ms"
     tip = f"{path.prefill} → {path.decode}: {path.distance}, {path.gb_per_s:.4g} GB/s, {cost} predicted"
     canvas.stroke([(leave, start[1]), (leave, level), (arrive, level), (arrive, end[1] + 7)], colour=colour, tip=tip)
     canvas.area([(arrive, end[1]), (arrive - 5, end[1] + 8), (arrive + 5, end[1] + 8)], colour=colour)

@@ -9,13 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcserve.draw.seats import Seats, label, seats_of
-from hpcserve.nouns import Plan
+from hpcserve.nouns import PathCost, Plan
+from hpcserve.units import ms_text
 
 __all__ = ["paths_table", "plan_map", "text_table"]
 
 _ENDLESS_COLUMNS = 10_000
 """Tables are never wrapped: what is too wide for a terminal can still be piped, searched and copied."""
 
+_MOST_LINES = 16
 _IDLE = "·"
 _BYTES_PER_MB = 1e6
 
@@ -64,7 +66,8 @@ def plan_map(plan: Plan, *, leaf_of: Callable[[str], str]) -> str:
 def paths_table(plan: Plan) -> str:
     """Every prefill → decode path: distance, links, one-way GB/s, KV of one typical request, predicted milliseconds.
 
-    An aggregated plan has no such path; the text says so.
+    Of more than 16 paths, those of equal distance and cost share a line, with the links of the first. An aggregated
+    plan has no path; the text says so.
     """
     if not plan.paths:
         return "No KV is moved between workers: every request is served whole by one worker.\n"
@@ -72,21 +75,44 @@ def paths_table(plan: Plan) -> str:
     columns = ("prefill → decode", "distance", "GB/s", "KV MB", "ms (predicted)", "links")
     rows = [
         (
-            f"{path.prefill} → {path.decode}",
+            _pairs(alike),
             path.distance,
             f"{path.gb_per_s:.4g}",
             f"{path.kv_bytes / _BYTES_PER_MB:.2f}",
-            f"{path.transfer_ms:.1f}",
+            ms_text(path.transfer_ms),
             " ".join(path.hops) or "-",
         )
-        for path in plan.paths
+        for alike in _alike(plan)
+        for path in alike[:1]
     ]
-    sources = sorted({path.source for path in plan.paths})
-    return text_table(columns, rows, right=right) + "".join(f"Rates: {source}\n" for source in sources)
+    return text_table(columns, rows, right=right) + "".join(f"{line}\n" for line in _sources(plan))
+
+
+def _alike(plan: Plan) -> list[list[PathCost]]:
+    """The paths, those that the table shows in one line together."""
+    if len(plan.paths) <= _MOST_LINES:
+        return [[path] for path in plan.paths]
+    groups: dict[tuple[str, float, float], list[PathCost]] = {}
+    for path in plan.paths:
+        groups.setdefault((path.distance, path.gb_per_s, path.transfer_ms), []).append(path)
+    return list(groups.values())
+
+
+def _pairs(alike: Sequence[PathCost]) -> str:
+    first = f"{alike[0].prefill} → {alike[0].decode}"
+    return first if len(alike) == 1 else f"{first} and {len(alike) - 1} alike"
+
+
+def _sources(plan: Plan) -> list[str]:
+    """Where each rate comes from, by the distances that it holds for."""
+    distances: dict[str, list[str]] = {}
+    for path in plan.paths:
+        distances.setdefault(path.source, []).append(path.distance)
+    return [f"Rate {', '.join(dict.fromkeys(where))}: {source}" for source, where in distances.items()]
 
 
 def _headline(plan: Plan) -> str:
-    where = "on the nodes that were granted" if plan.granted else "as asked for, before Slurm chooses nodes"
+    where = "on the nodes that were granted" if plan.granted else "as asked for, before nodes are granted"
     return f"{plan.service} on {plan.site}: {plan.mode}, {where}"
 
 

@@ -16,7 +16,7 @@ class Rank(Noun):
     """The share of one worker on one node. GPU and core numbers are the node's own, from 0."""
 
     node: Name
-    gpus: tuple[int, ...]
+    gpus: Annotated[tuple[int, ...], Field(min_length=1)]
     nics: tuple[Text, ...]
     cores: tuple[int, ...]
 

@@ -13,7 +13,7 @@ from hpcserve.placement.demand import Wanted, check_model, has_both_phases, work
 from hpcserve.placement.ground import Candidate, Ground, Seat
 from hpcserve.placement.refusals import check_room, no_seating
 from hpcserve.placement.search import Found, Search
-from hpcserve.placement.verdict import cannot_be_separate, judge, without_phases
+from hpcserve.placement.verdict import cannot_be_separate, judge, of_the_alternative, without_phases
 from hpcserve.site import expand_hosts
 
 __all__ = ["place"]
@@ -52,7 +52,7 @@ def place(
         return case.whole(without_phases())
     if service.mode == Mode.AUTO and plan.verdict.disaggregate:
         return plan
-    return case.whole(plan.verdict)
+    return case.whole(of_the_alternative(plan.verdict))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from hpcserve.errors import PlacementError
 from hpcserve.nouns import PathCost, Service, Verdict
+from hpcserve.units import ms_text
 
-__all__ = ["SHARE_OF_PREFILL", "cannot_be_separate", "judge", "without_phases"]
+__all__ = ["SHARE_OF_PREFILL", "cannot_be_separate", "judge", "of_the_alternative", "without_phases"]
 
 SHARE_OF_PREFILL = 0.10
 """The transfer must stay under this share of the prefill's compute time: a rule of thumb of disaggregated serving; its
@@ -23,14 +24,14 @@ def judge(service: Service, paths: Sequence[PathCost]) -> Verdict:
     computed = load.input_tokens - load.cached_prefix_tokens
     moved = (
         f"the KV of {load.input_tokens} input tokens, {slowest.kv_bytes / 1e6:.2f} MB, takes "
-        f"{slowest.transfer_ms:.1f} ms from {slowest.prefill} to {slowest.decode}, the slowest path "
-        f"({slowest.distance}, {slowest.gb_per_s:.3g} GB/s)"
+        f"{ms_text(slowest.transfer_ms)} ms from {slowest.prefill} to {slowest.decode}, the slowest path "
+        f"({slowest.distance}, {slowest.gb_per_s:.4g} GB/s)"
     )
     speed = load.prefill_tokens_per_s
     if speed is None:
         unknown = (
             f"unknown whether that pays: it does if the prefill of {computed} tokens takes more than "
-            f"{slowest.transfer_ms / SHARE_OF_PREFILL:.0f} ms; workload.prefill_tokens_per_s (measured) would tell"
+            f"{ms_text(slowest.transfer_ms / SHARE_OF_PREFILL)} ms; workload.prefill_tokens_per_s (measured) would tell"
         )
         return Verdict(
             disaggregate=False,
@@ -43,7 +44,7 @@ def judge(service: Service, paths: Sequence[PathCost]) -> Verdict:
     pays = share < SHARE_OF_PREFILL
     cached = f" (of {load.input_tokens}, {load.cached_prefix_tokens} cached)" if load.cached_prefix_tokens else ""
     compared = (
-        f"computing the prefill of {computed} tokens{cached} takes {prefill_ms:.1f} ms at {speed:g} tokens/s; the "
+        f"computing the prefill of {computed} tokens{cached} takes {ms_text(prefill_ms)} ms at {speed:g} tokens/s; the "
         f"transfer adds {share:.1%} to it, {'under' if pays else 'not under'} the limit of {SHARE_OF_PREFILL:.0%}"
     )
     return Verdict(
@@ -57,6 +58,12 @@ def judge(service: Service, paths: Sequence[PathCost]) -> Verdict:
 def _advice(slowest: PathCost, prefill_ms: float) -> str:
     needed = slowest.kv_bytes / (SHARE_OF_PREFILL * prefill_ms) / 1e6
     return f"aggregated serving is better; these prompts would need a path of {needed:.3g} GB/s"
+
+
+def of_the_alternative(verdict: Verdict) -> Verdict:
+    """The verdict beside an aggregated plan: its workers and paths are those of the plan that was not taken."""
+    said = "prefill and decode on workers of their own, placed as well as these nodes allow, would compare so:"
+    return verdict.model_copy(update={"reasons": (said, *verdict.reasons)})
 
 
 def without_phases() -> Verdict:

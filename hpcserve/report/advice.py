@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from hpcserve.nouns import PlacementResult, RateResult, Slo
+from hpcserve.report.attainment import share_text
 
 __all__ = ["recommendation"]
 
@@ -25,7 +26,7 @@ def recommendation(placements: Sequence[PlacementResult], *, slo: Slo) -> tuple[
     elif disaggregated:
         sentences.append(_against_baseline(max(disaggregated, key=_standing), max(baseline, key=_standing)))
     sentences += [warning for placement in placements for warning in _warn_of_rates(placement)]
-    if len({placement.simulated for placement in measured}) > 1 or measured[0].simulated:
+    if any(placement.simulated for placement in measured):
         sentences.append("Placements marked (simulated) were not measured; their figures come from a model of time.")
     return tuple(sentences)
 
@@ -38,15 +39,14 @@ def _standing(placement: PlacementResult) -> tuple[float, float]:
 
 
 def _praise(best: PlacementResult, slo: Slo) -> str:
-    target = (
-        f"{slo.attainment:.0%} of requests within {slo.ttft_ms:g} ms to first token and {slo.tpot_ms:g} ms per token"
-    )
+    limits = f"{slo.ttft_ms:g} ms to first token and {slo.tpot_ms:g} ms per token"
+    target = f"{share_text(slo.attainment)} of requests within {limits}"
     if best.goodput.bound == "below":
         return f"No placement reaches {target} at any rate that was offered; {best.name} comes nearest."
-    limit = f"{best.goodput.request_rate:.3g} requests/s"
+    rate = f"{best.goodput.request_rate:.3g} requests/s"
     if best.goodput.bound == "above":
-        return f"Use {best.name}: {target} even at {limit}, the highest rate that was offered."
-    return f"Use {best.name}: {target} up to {limit}."
+        return f"Use {best.name}: {target} even at {rate}, the highest rate that was offered."
+    return f"Use {best.name}: {target} up to {rate}."
 
 
 def _compare(best: PlacementResult, other: PlacementResult) -> str:
@@ -55,7 +55,7 @@ def _compare(best: PlacementResult, other: PlacementResult) -> str:
     if pair is None:
         return f"{best.name} and {other.name} have no valid rate in common."
     ours, theirs = pair
-    shares = f"{ours.attainment:.0%} against {theirs.attainment:.0%} of requests good"
+    shares = f"{share_text(ours.attainment)} against {share_text(theirs.attainment)} of requests good"
     figures = f"{shares} at {ours.request_rate:g} requests/s{_size_note(best, other)}"
     if _apart(ours, theirs):
         return f"{best.name} against {other.name}: {figures}."
@@ -68,7 +68,7 @@ def _against_baseline(disaggregated: PlacementResult, baseline: PlacementResult)
     if _standing(baseline) >= _standing(disaggregated):
         return f"Leave disaggregation alone here: {baseline.name} is at least as good{size}."
     pair = _top_common(disaggregated, baseline)
-    if pair is None or not _apart(*pair):
+    if pair is None or not _better(*pair):
         return f"Disaggregation is not shown to be better than {baseline.name}{size}: serve aggregated."
     return f"Disaggregation pays here: {disaggregated.name} is better than {baseline.name}{size}."
 
@@ -79,15 +79,20 @@ def _top_common(one: PlacementResult, other: PlacementResult) -> tuple[RateResul
     return pairs[-1] if pairs else None
 
 
+def _better(one: RateResult, other: RateResult) -> bool:
+    """Whether the first share's 95 % interval is wholly above the other's."""
+    return one.attainment_low > other.attainment_high
+
+
 def _apart(one: RateResult, other: RateResult) -> bool:
     """Whether the 95 % intervals of the two shares do not touch."""
-    return one.attainment_low > other.attainment_high or other.attainment_low > one.attainment_high
+    return _better(one, other) or _better(other, one)
 
 
 def _size_note(one: PlacementResult, other: PlacementResult) -> str:
     if one.gpus == other.gpus:
         return ""
-    return f" ({one.gpus} GPUs against {other.gpus}: compared per GPU)"
+    return f" ({one.gpus} GPU{'s' * (one.gpus > 1)} against {other.gpus}; goodput is compared per GPU)"
 
 
 def _warn_of_rates(placement: PlacementResult) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hpcserve.nouns import Goodput, Sample, Slo
 
-__all__ = ["goodput_of", "is_good", "wilson_interval"]
+__all__ = ["goodput_of", "is_good", "share_text", "wilson_interval"]
 
 _Z_95 = 1.959963984540054
 """Two-sided 95 % quantile of the standard normal distribution."""
@@ -27,6 +27,11 @@ def wilson_interval(good: int, total: int) -> tuple[float, float]:
     middle = (share + spread / 2) / (1 + spread)
     half = _Z_95 / (1 + spread) * math.sqrt(share * (1 - share) / total + spread / (4 * total))
     return (0.0 if good == 0 else max(0.0, middle - half)), (1.0 if good == total else min(1.0, middle + half))
+
+
+def share_text(share: float) -> str:
+    """A share in percent with three digits, so that 89.6 % is not shown as the 90 % that it missed."""
+    return f"{share * 100:.3g}%"
 
 
 def goodput_of(points: Iterable[tuple[float, float]], *, target: float) -> Goodput:

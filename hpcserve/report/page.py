@@ -8,7 +8,9 @@ from hpcserve.fabric import fabric_of
 from hpcserve.nouns import PlacementResult, Report
 from hpcserve.report.tables import (
     GOODPUT_COLUMNS,
+    NO_RUN,
     RATE_COLUMNS,
+    RIGHT_COLUMNS,
     TRANSFER_COLUMNS,
     goodput_rows,
     question,
@@ -32,7 +34,8 @@ body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--ground
 body{max-width:70rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}.soft{color:var(--soft)}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;white-space:nowrap}
-th,td{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line)}
+th,td{text-align:left;vertical-align:top;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line)}
+.right{text-align:right}
 figure{margin:1rem 0;overflow-x:auto}figcaption{color:var(--soft)}svg{max-width:100%;height:auto}
 </style>
 </head>
@@ -43,14 +46,16 @@ figure{margin:1rem 0;overflow-x:auto}figcaption{color:var(--soft)}svg{max-width:
 <ul>{% for sentence in report.recommendation %}
 <li>{{ sentence }}</li>{% endfor %}
 </ul>
-{% macro table(columns, rows) %}<div class="wide"><table>
-<thead><tr>{% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr></thead>
+{% macro table(columns, rows) %}{% if not rows %}<p class="soft">{{ no_run }}</p>{% else %}<div class="wide"><table>
+<thead><tr>{% for column in columns %}<th{{ side(column) }}>{{ column }}</th>{% endfor %}</tr></thead>
 <tbody>{% for row in rows %}
-<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}
-</tbody></table></div>{% endmacro %}
+<tr>{% for cell in row %}<td{{ side(columns[loop.index0]) }}>{{ cell }}</td>{% endfor %}</tr>{% endfor %}
+</tbody></table></div>{% endif %}{% endmacro %}
+{% macro side(column) %}{% if column in right %} class="right"{% endif %}{% endmacro %}
 <h2>Goodput</h2>
 {{ table(goodput_columns, goodput_rows) }}
-<figure>{{ curve }}<figcaption>Bars are 95 % intervals; on the dashed line every request is good.</figcaption></figure>
+{% if rate_rows %}<figure>{{ curve }}
+<figcaption>Bars are 95 % intervals; on the dashed line every request is good.</figcaption></figure>{% endif %}
 <h2>Each offered rate</h2>
 {{ table(rate_columns, rate_rows) }}
 <h2>KV transfer, predicted and measured</h2>
@@ -59,9 +64,9 @@ figure{margin:1rem 0;overflow-x:auto}figcaption{color:var(--soft)}svg{max-width:
 <ul>{% for run in report.invalid %}{% for reason in run.reasons %}
 <li>{{ run.id }}: {{ reason }}</li>{% endfor %}{% endfor %}
 </ul>
-{% endif %}<h2>Placements on the fabric</h2>
+{% endif %}{% if drawings %}<h2>Placements on the fabric</h2>
 {% for name, drawing in drawings %}<figure><figcaption>{{ name }}</figcaption>{{ drawing }}</figure>
-{% endfor %}</body>
+{% endfor %}{% endif %}</body>
 </html>
 """
 
@@ -71,6 +76,8 @@ def html(report: Report) -> str:
     page = Environment(autoescape=True, undefined=StrictUndefined).from_string(_PAGE)
     return page.render(
         report=report,
+        right=RIGHT_COLUMNS,
+        no_run=NO_RUN,
         question=question(report),
         goodput_columns=GOODPUT_COLUMNS,
         goodput_rows=list(goodput_rows(report)),

@@ -5,7 +5,17 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from hpcserve.errors import HpcserveError
-from hpcserve.nouns import InvalidRun, Percentiles, PlacementResult, Plan, RateResult, Report, Run, TransferResult
+from hpcserve.nouns import (
+    InvalidRun,
+    Percentiles,
+    PlacementResult,
+    Plan,
+    RateResult,
+    Report,
+    Run,
+    TransferResult,
+    Validity,
+)
 from hpcserve.report.advice import recommendation
 from hpcserve.report.attainment import goodput_of, is_good, wilson_interval
 
@@ -20,7 +30,7 @@ def report_of(runs: Iterable[Run]) -> Report:
     Raises HpcserveError where there is no run, or where runs differ in sweep, SLO or request lengths: shares of
     requests that meet different limits cannot stand in one table.
     """
-    every = sorted(runs, key=lambda run: (run.placement, run.id))
+    every = sorted((_judged(run) for run in runs), key=lambda run: (run.placement, run.id))
     if not every:
         raise HpcserveError("there is no run to report", remedy="give the results folder of a sweep")
     _refuse_mixture(every)
@@ -43,6 +53,13 @@ def report_of(runs: Iterable[Run]) -> Report:
         ),
         recommendation=recommendation(placements, slo=first.service.slo),
     )
+
+
+def _judged(run: Run) -> Run:
+    """The run, invalid also where it says otherwise and has nothing to count: files come from anywhere."""
+    if not run.validity.valid or (run.samples and run.duration_s > 0 and run.plan is not None):
+        return run
+    return run.model_copy(update={"validity": Validity(valid=False, reasons=("it has no requests, time or plan",))})
 
 
 def _refuse_mixture(runs: Sequence[Run]) -> None:
@@ -93,7 +110,7 @@ def _placement(name: str, *, simulated: bool, runs: Sequence[Run]) -> PlacementR
 
 
 def _gpus(plan: Plan) -> int:
-    return sum(len(rank.gpus) for worker in plan.workers for rank in worker.ranks) or 1
+    return sum(len(rank.gpus) for worker in plan.workers for rank in worker.ranks)
 
 
 def _rate(request_rate: float, runs: Sequence[Run]) -> RateResult:

@@ -7,10 +7,14 @@ import pandas as pd
 
 from hpcserve.draw import text_table
 from hpcserve.nouns import Percentiles, PlacementResult, Report
+from hpcserve.report.attainment import share_text
+from hpcserve.units import ms_text
 
 __all__ = [
     "GOODPUT_COLUMNS",
+    "NO_RUN",
     "RATE_COLUMNS",
+    "RIGHT_COLUMNS",
     "TRANSFER_COLUMNS",
     "csv",
     "goodput_rows",
@@ -33,21 +37,25 @@ RATE_COLUMNS = (
     "runs",
 )
 TRANSFER_COLUMNS = ("placement", "load", "predicted ms", "measured ms", "min-max", "measured ÷ predicted", "n")
-_RIGHT = frozenset(
+RIGHT_COLUMNS = frozenset(
     {"GPUs", "per GPU", "offered/s", "good/s", "good", "attainment", "runs", "n", "predicted ms", "measured ms"}
 )
+
+
+NO_RUN = "no valid run"
+"""What stands in place of a table without rows."""
 
 
 def text(report: Report) -> str:
     """The report for a terminal."""
     sections = [
-        ("Goodput", text_table(GOODPUT_COLUMNS, goodput_rows(report), right=_RIGHT)),
-        ("Each offered rate", text_table(RATE_COLUMNS, rate_rows(report), right=_RIGHT)),
-        ("KV transfer", text_table(TRANSFER_COLUMNS, transfer_rows(report), right=_RIGHT)),
+        ("Goodput", GOODPUT_COLUMNS, list(goodput_rows(report))),
+        ("Each offered rate", RATE_COLUMNS, list(rate_rows(report))),
+        ("KV transfer", TRANSFER_COLUMNS, list(transfer_rows(report))),
     ]
     lines = [f"{report.sweep} on {report.site.name}", question(report), ""]
-    for title, body in sections:
-        lines += [title, body]
+    for title, columns, rows in sections:
+        lines += [title, text_table(columns, rows, right=RIGHT_COLUMNS) if rows else f"  {NO_RUN}\n"]
     if report.invalid:
         lines.append("Invalid, not counted")
         lines += [f"  {run.id}: {reason}" for run in report.invalid for reason in run.reasons]
@@ -61,7 +69,7 @@ def question(report: Report) -> str:
     return (
         f"{report.input_tokens} input tokens ({report.cached_prefix_tokens} of them a shared prefix at rates), "
         f"{report.output_tokens} output tokens; good: TTFT ≤ {report.slo.ttft_ms:g} ms and "
-        f"TPOT ≤ {report.slo.tpot_ms:g} ms; target {report.slo.attainment:.0%}"
+        f"TPOT ≤ {report.slo.tpot_ms:g} ms; target {share_text(report.slo.attainment)}"
     )
 
 
@@ -85,7 +93,7 @@ def rate_rows(report: Report) -> Iterator[tuple[str, ...]]:
                 f"{result.good_per_s:.2f}",
                 f"{result.good_per_s_min:.2f}-{result.good_per_s_max:.2f}",
                 f"{result.good}/{result.requests}",
-                f"{result.attainment:.0%}",
+                share_text(result.attainment),
                 f"{result.attainment_low:.0%}-{result.attainment_high:.0%}",
                 _three(result.ttft_ms),
                 _three(result.tpot_ms),
@@ -100,9 +108,9 @@ def transfer_rows(report: Report) -> Iterator[tuple[str, ...]]:
             yield (
                 placement.name,
                 "alone" if result.load == "alone" else f"{result.load:g}/s (mean)",
-                "-" if result.predicted_ms is None else f"{result.predicted_ms:.1f}",
-                f"{result.typical_ms:.1f}",
-                f"{result.min_ms:.1f}-{result.max_ms:.1f}",
+                "-" if result.predicted_ms is None else ms_text(result.predicted_ms),
+                ms_text(result.typical_ms),
+                f"{ms_text(result.min_ms)}-{ms_text(result.max_ms)}",
                 "-" if result.ratio is None else f"{result.ratio:.2f}",
                 str(result.transfers),
             )

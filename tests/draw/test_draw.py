@@ -118,3 +118,32 @@ def test_no_curve_says_so() -> None:
 def test_table_cells_are_never_read_as_markup_and_never_cut() -> None:
     long = "[bold]" + "x" * 300
     assert long in text_table(("name",), [(long,)])
+
+
+def test_many_paths_of_one_cost_share_a_line() -> None:
+    near = plan()
+    paths = tuple(near.paths[0].model_copy(update={"decode": f"decode-{number}"}) for number in range(20))
+    other = near.paths[0].model_copy(update={"decode": "decode-20", "transfer_ms": 2 * NEAR_MS})
+    lines = paths_table(near.model_copy(update={"paths": (*paths, other)})).splitlines()
+    assert len(lines) == 5
+    assert lines[2].startswith("prefill-0 → decode-0 and 19 alike")
+    assert lines[3].startswith("prefill-0 → decode-20 ")
+    assert len(paths_table(near.model_copy(update={"paths": paths[:16]})).splitlines()) == 19
+
+
+def test_a_fast_path_does_not_take_zero_milliseconds() -> None:
+    fast = plan().paths[0].model_copy(update={"transfer_ms": 0.0312})
+    near = plan().model_copy(update={"paths": (fast,)})
+    assert " 0.031 " in paths_table(near)
+    assert "0.031 ms" in plan_svg(near, leaf_of=_leaf_of)
+
+
+def test_a_long_node_name_stays_inside_its_box() -> None:
+    name = "a-node-with-a-rather-long-name-01"
+    seat = plan().router.model_copy(update={"node": name})
+    workers = tuple(
+        one.model_copy(update={"ranks": (one.ranks[0].model_copy(update={"node": name}),)}) for one in plan().workers
+    )
+    svg = plan_svg(plan().model_copy(update={"router": seat, "workers": workers}), leaf_of=lambda _: "leaf1")
+    widths = [float(box.attrib["width"]) for box in ET.fromstring(svg).iter(f"{_SVG}rect")]  # noqa: S314 - our own text
+    assert sum(width > 7 * len(f"{name} · router") for width in widths) >= 3

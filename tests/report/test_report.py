@@ -2,6 +2,7 @@ import io
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -151,3 +152,40 @@ def test_the_page_needs_nothing_else_and_escapes_what_users_wrote() -> None:
     assert not re.search(r"@import|url\(", page)
     assert page.count("<svg") == 3
     assert "&lt;b&gt;27" in page
+
+
+@pytest.mark.parametrize("change", [{"samples": ()}, {"duration_s": 0.0}, {"plan": None}])
+def test_a_run_without_anything_to_count_is_invalid_whatever_it_says(change: dict[str, Any]) -> None:
+    report = report_of([rate_run(rate=1.0, ttfts_ms=[_FAST]).model_copy(update=change)])
+    assert report.placements == ()
+    assert [run.id for run in report.invalid] == ["near.rate-1"]
+
+
+def test_without_a_valid_run_no_form_shows_an_empty_table() -> None:
+    busy = Validity(valid=False, reasons=("busy",))
+    report = report_of([run.model_copy(update={"validity": busy}) for run in _runs()])
+    assert text(report).count("  no valid run\n") == 3
+    page = html(report)
+    assert "<table" not in page
+    assert "<svg" not in page
+    assert "near.rate-1: busy" in page
+
+
+def test_a_share_that_misses_the_target_is_not_rounded_to_it() -> None:
+    report = report_of([rate_run(rate=1.0, ttfts_ms=[_FAST] * 896 + [_SLOW] * 104)])
+    assert "89.6%" in text(report)
+    assert str(report.placements[0].goodput) == "< 1"
+
+
+def test_a_baseline_that_is_better_at_the_common_rate_is_not_called_worse() -> None:
+    """Far better goodput from a rate that the baseline was not measured at proves nothing at the one in common."""
+    apart = [
+        rate_run(rate=0.5, ttfts_ms=[_FAST] * 40),
+        rate_run(rate=3.0, ttfts_ms=[_FAST] * 10 + [_SLOW] * 30),
+    ]
+    whole = aggregated_plan()
+    baseline = [
+        rate_run(placement="whole", rate=rate, ttfts_ms=ttfts, plan=whole, transfers=None, predicted_transfer_ms=None)
+        for rate, ttfts in ((0.1, [_FAST] * 8 + [_SLOW] * 2), (3.0, [_FAST] * 40))
+    ]
+    assert not any("pays here" in said for said in report_of([*apart, *baseline]).recommendation)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # sim-1: service sim on site local
 #
-# sim on local: disaggregated, as asked for, before Slurm chooses nodes
+# sim on local: disaggregated, as asked for, before nodes are granted
 #
 # loopback
 # ├─ local1  [P0]  router
@@ -15,11 +15,11 @@
 # prefill → decode       distance      GB/s   KV MB   ms (predicted)   links
 # ─────────────────────────────────────────────────────────────────────────────────────────────────
 # prefill-0 → decode-0   same-leaf   0.2275   11.80             51.9   local1.lo loopback local2.lo
-# Rates: NIXL over UCX TCP inside one 2-core machine, unshaped: 1.8 to 2.6 Gbit/s measured with 47 MB reads
+# Rate same-leaf: NIXL over UCX TCP inside one 2-core machine, unshaped: 1.8 to 2.6 Gbit/s measured with 47 MB reads
 #
 # Verdict (asked for: disaggregated; served: disaggregated):
-#   the KV of 512 input tokens, 11.80 MB, takes 51.9 ms from prefill-0 to decode-0, the slowest path (same-leaf, 0.227 GB/s)
-#   unknown whether that pays: it does if the prefill of 32 tokens takes more than 519 ms; workload.prefill_tokens_per_s (measured) would tell
+#   the KV of 512 input tokens, 11.80 MB, takes 51.9 ms from prefill-0 to decode-0, the slowest path (same-leaf, 0.2275 GB/s)
+#   unknown whether that pays: it does if the prefill of 32 tokens takes more than 518.5 ms; workload.prefill_tokens_per_s (measured) would tell
 #   until then aggregated serving is the safe choice
 #
 # Where Slurm leaves the choice, other nodes of the same kind may be granted: plan.json then says which.

@@ -1,8 +1,8 @@
 #!/bin/bash
 # decode-0: decode worker on local2 of local, GPU 0, NIC lo, cores 0-7
 #
-# the KV of 512 input tokens, 11.80 MB, takes 51.9 ms from prefill-0 to decode-0, the slowest path (same-leaf, 0.227 GB/s)
-# unknown whether that pays: it does if the prefill of 32 tokens takes more than 519 ms; workload.prefill_tokens_per_s (measured) would tell
+# the KV of 512 input tokens, 11.80 MB, takes 51.9 ms from prefill-0 to decode-0, the slowest path (same-leaf, 0.2275 GB/s)
+# unknown whether that pays: it does if the prefill of 32 tokens takes more than 518.5 ms; workload.prefill_tokens_per_s (measured) would tell
 # until then aggregated serving is the safe choice
 #
 # Started by the agent of local2. By hand, on local2:

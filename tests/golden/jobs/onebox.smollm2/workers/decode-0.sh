@@ -2,7 +2,7 @@
 # decode-0: decode worker on node03 of onebox, GPU 0, NIC data0, cores 0-7
 #
 # the KV of 512 input tokens, 11.80 MB, takes 493.6 ms from prefill-0 to decode-0, the slowest path (across-leaves, 0.0239 GB/s)
-# unknown whether that pays: it does if the prefill of 32 tokens takes more than 4936 ms; workload.prefill_tokens_per_s (measured) would tell
+# unknown whether that pays: it does if the prefill of 32 tokens takes more than 4935.8 ms; workload.prefill_tokens_per_s (measured) would tell
 # until then aggregated serving is the safe choice
 #
 # Started by the agent of node03. By hand, on node03:
