@@ -71,8 +71,8 @@ class Arrivals:
 
 
 def _nobody_waits(first: EngineCounters, second: EngineCounters) -> bool:
-    """Whether nobody waits for a turn or for KV while tokens are made.
+    """Whether, at the second reading, nobody waits for a turn or for KV, and tokens were made since the first.
 
-    Two readings, as a worker whose engine stands still goes on to show what it counted last.
+    So it speaks of a step behind the first: a worker whose engine stands still goes on to show what it counted last.
     """
-    return not first.waiting and not second.waiting and second.generation_tokens > first.generation_tokens
+    return not second.waiting and second.generation_tokens > first.generation_tokens

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from dataclasses import dataclass
 
 from hpcserve.engines import EngineCounters
 from hpcserve.engines.handoff import decode_body, prefill_body, read_answer, read_body
@@ -31,6 +32,16 @@ class _WrongError(Exception):
     """A proof that found a wrong answer, in words."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """One handoff whose answer was not wrong. `unsure`: why it is not clearly right; empty where it is."""
+
+    tokens: int
+    unsure: str
+    late_s: float
+    """By how much its answer missed the limit."""
+
+
 class Prover:
     """Proves pairs and workers, one after the other."""
 
@@ -44,14 +55,16 @@ class Prover:
         leg_timeout_s: float = 120.0,
         counters_timeout_s: float = 12.0,
     ) -> None:
-        """`handoff_s`: the limit of the lease rule, which holds here too: KV that comes late proves nothing.
+        """`handoff_s`: the limit of the lease rule, which holds here too.
 
+        KV that comes late may be foreign, so a wrong answer then accuses nobody; and only the first handoffs of a
+        proof, which connect the two engines, may be late at all.
         `counters_timeout_s`: vLLM adds up its transfers with its statistics, some seconds late when it is idle.
         """
         self._pools = pools
         self._counters = counters
         self._key = key
-        self._handoff_s = leg_timeout_s if handoff_s is None else min(handoff_s, leg_timeout_s)
+        self._handoff_s = leg_timeout_s if handoff_s is None else handoff_s
         self._leg_timeout_s = leg_timeout_s
         self._counters_timeout_s = counters_timeout_s
 
@@ -73,24 +86,25 @@ class Prover:
     async def _prove_pair(self, prefill: Endpoint, decode: Endpoint, rounds: int) -> Finding:
         before = await self._read(decode)
         made = unsure = tokens = 0
+        late_s = 0.0
         while made - unsure < rounds:
             many = min(_AT_ONCE, rounds - made + unsure)
-            for found in await self._rounds(prefill, decode, many):
-                made += 1
-                if isinstance(found, str):
-                    unsure += 1
-                    if unsure > _MOST_UNSURE:
-                        return Finding(
-                            outcome="unsure", reason=f"{unsure} of {made} answers too close to tell: {found}"
-                        )
-                else:
-                    tokens += len(found.tokens)
+            found = await self._rounds(prefill, decode, many)
+            made += many
+            late_s = max(each.late_s for each in found)
+            tokens += sum(each.tokens for each in found if not each.unsure)
+            doubts = [each.unsure for each in found if each.unsure]
+            unsure += len(doubts)
+            if unsure > _MOST_UNSURE:
+                return Finding(outcome="unsure", reason=f"{unsure} of {made} answers too close to tell: {doubts[-1]}")
+        if late_s > 0:
+            raise _FailedError(f"right answers from {decode.id}, but {late_s:.1f} s after the limit of the lease rule")
         after = await self._moved(decode, before, made)  # last: an idle vLLM shows a transfer at its next step only
         moved = after.xfer_bytes - before.xfer_bytes
         count = after.xfer_count - before.xfer_count
         return Finding(outcome="proved", reason=f"{moved} bytes of KV in {count} transfers, {tokens} tokens equal")
 
-    async def _rounds(self, prefill: Endpoint, decode: Endpoint, many: int) -> list[Completion | str]:
+    async def _rounds(self, prefill: Endpoint, decode: Endpoint, many: int) -> list[_Round]:
         """Several rounds together; a wrong answer counts before a failure."""
         tasks = [asyncio.create_task(self._round(prefill, decode)) for _ in range(many)]
         try:
@@ -104,8 +118,8 @@ class Prover:
                     raise each
         return [each for each in ended if not isinstance(each, BaseException)]
 
-    async def _round(self, prefill: Endpoint, decode: Endpoint) -> Completion | str:
-        """One handoff and one local run of the same prompt: what both said, or why that is not clear."""
+    async def _round(self, prefill: Endpoint, decode: Endpoint) -> _Round:
+        """One handoff, and one local run of the same prompt to hold it against."""
         handoff = decode.handoff
         if prefill.handoff is None or handoff is None:
             raise _FailedError("a worker without a KV connector")
@@ -117,12 +131,16 @@ class Prover:
         if answer.transfer is None:
             raise _FailedError(f"the prefill leg of {prefill.id} handed nothing over ({answer.reason})")
         asked = decode_body(read_body(self._body(decode, prompt)), answer.transfer)
-        handed = await self._complete(decode, asked, what="the decode leg", timeout_s=self._handoff_s)
+        since_s = asyncio.get_running_loop().time()
+        handed = await self._complete(decode, asked, what="the decode leg", timeout_s=2 * self._handoff_s)
+        late_s = max(0.0, asyncio.get_running_loop().time() - since_s - self._handoff_s)
         local = await self._complete(decode, self._body(decode, prompt), what="the local run")
         likeness, words = compare(handed, local)
+        if likeness is Likeness.OTHER and late_s > 0:
+            raise _FailedError(f"an answer {late_s:.1f} s after the limit of the lease rule: {words}")
         if likeness is Likeness.OTHER:
             raise _WrongError(words)
-        return handed if likeness is Likeness.SAME else words
+        return _Round(tokens=len(handed.tokens), unsure=words, late_s=late_s)
 
     async def _moved(self, decode: Endpoint, before: EngineCounters, made: int) -> EngineCounters:
         """The decode worker's counters once they show a transfer for each handoff."""

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,9 @@ class TestLease:
                 prefill, hanging, well = rig.engines
                 hanging.behave = on("decode", hang)
                 hanging.waiting = 1
+                start_s = time.monotonic()
                 answer = await rig.ask("/v1/completions", BODY | {"stream": stream})
+                assert 0.25 * (1.0 if stream else 1.5) <= time.monotonic() - start_s < 2.5
                 assert (content_of(answer.events) if stream else answer.text) == RIGHT
                 assert prefill.legs() == ["prefill", "prefill"]
                 assert (hanging.legs(), well.legs()) == (["decode"], ["decode"])
@@ -288,6 +291,25 @@ class TestLease:
                 assert rig.desk.metrics.lease_drops == 0
                 assert decode.legs() == ["decode"] * 5
                 assert decode.looks < 60, "one reading is for all"
+                await rig.settle()
+
+        asyncio.run(run())
+
+    def test_a_leg_that_the_worker_has_not_taken_in_is_not_seen_as_one_whose_kv_came(self) -> None:
+        async def run() -> None:
+            async with Rig(limits=self.LIMITS) as rig:
+                decode = rig.engines[1]
+
+                async def slowly_taken_in(call: Call, writer: asyncio.StreamWriter) -> bool:
+                    for step in range(300):
+                        decode.waiting = int(step >= 9)  # till then it is at no counter
+                        decode.generated += 1  # for others
+                        await asyncio.sleep(0.01)
+                    return await hang(call, writer)
+
+                decode.behave = on("decode", slowly_taken_in)
+                assert (await rig.ask("/v1/completions", BODY)).text == RIGHT
+                assert rig.desk.metrics.lease_drops == 1
                 await rig.settle()
 
         asyncio.run(run())

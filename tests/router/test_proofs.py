@@ -207,21 +207,29 @@ def test_a_handoff_that_is_right_every_other_time_is_not_proved_by_luck() -> Non
     asyncio.run(run())
 
 
-def test_a_proof_whose_kv_comes_late_fails_and_accuses_nobody() -> None:
+@pytest.mark.parametrize(
+    ("delay_s", "spoiled", "reason"),
+    [
+        (0.6, False, "right answers from decode-0, but 0."),
+        (0.6, True, "after the limit of the lease rule: token 1 is"),
+        (1.2, True, "no answer within 0.8 s"),
+    ],
+)
+def test_a_proof_whose_kv_comes_late_fails_and_accuses_nobody(delay_s: float, spoiled: bool, reason: str) -> None:
     async def run() -> None:
-        async with Rig(proved=False, limits=Limits(handoff_s=0.2)) as rig:
+        async with Rig(proved=False, limits=Limits(handoff_s=0.4)) as rig:
             decode = rig.engines[1]
 
             async def late(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
                 if call.leg == "decode":
-                    await asyncio.sleep(0.5)
-                    decode.corrupt = True  # what a pull after the lease may read
+                    await asyncio.sleep(delay_s)
+                    decode.corrupt = spoiled  # what a pull after the lease may read
                 return False
 
             decode.behave = late
             candidate, finding = await rig.prove_next()
             assert finding.outcome == "failed"
-            assert "no answer within 0.2 s" in finding.reason
+            assert reason in finding.reason
             assert next(iter(rig.desk.roster.candidates(1e9))).rounds == candidate.rounds
 
     asyncio.run(run())
@@ -240,6 +248,23 @@ def test_proof_prompts_fit(block_size: int, max_tokens: int | None) -> None:
         assert len(set(words)) == count, "each word has one that follows it"
         if max_tokens is None:
             assert len(words) > 2 * block_size
+
+
+def test_only_the_first_handoffs_of_a_proof_may_be_late() -> None:
+    async def run() -> None:
+        async with Rig(proved=False, limits=Limits(handoff_s=0.4)) as rig:
+            decode = rig.engines[1]
+
+            async def late(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+                if call.leg == "decode" and decode.legs().count("decode") <= 4:
+                    await asyncio.sleep(0.6)  # as long as a first connection between two engines may take
+                return False
+
+            decode.behave = late
+            _, finding = await rig.prove_next()
+            assert finding.outcome == "proved"
+
+    asyncio.run(run())
 
 
 def test_the_limit_of_a_handoff() -> None:
