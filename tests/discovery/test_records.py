@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import stat
 import threading
 from pathlib import Path
 
@@ -165,6 +166,24 @@ def test_a_torn_leader_file_is_refused_by_name(job: Path) -> None:
     (job / "leader.json").write_text("{")
     with pytest.raises(ServiceError, match=r"leader\.json"):
         claim_leadership(job / "leader.json", leader())
+
+
+def test_a_record_is_on_stable_storage_before_it_has_its_name(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        done.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        sync(descriptor)
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append("name")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    write_record(job / "nodes" / "n1.json", beat(1))
+    assert done == ["file", "name", "directory"]
 
 
 def test_a_leader_that_was_killed_while_it_claimed_is_replaced_and_a_slow_one_is_not(job: Path) -> None:

@@ -3,6 +3,8 @@
 import http.server
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -220,10 +222,16 @@ def test_the_router_is_asked_over_http(answering: tuple[str, list[int]]) -> None
     assert not router_answers("http://127.0.0.1:1")
 
 
-def test_no_proxy_stands_between(answering: tuple[str, list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-    assert router_answers(answering[0])
+def test_no_proxy_stands_between(answering: tuple[str, list[int]]) -> None:
+    program = "import sys; from hpcserve.scheduler import router_answers; print(router_answers(sys.argv[1]))"
+    asked = subprocess.run(
+        [sys.executable, "-c", program, answering[0]],
+        env={**os.environ, "http_proxy": "http://127.0.0.1:1", "no_proxy": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert asked.stdout == "True\n"
 
 
 def made(root: Path, name: str, identity: str | None = None) -> Path:
@@ -238,7 +246,7 @@ def made(root: Path, name: str, identity: str | None = None) -> Path:
 def test_jobs_are_found_by_name_id_service_and_directory(tmp_path: Path) -> None:
     near, far = tmp_path / "a", tmp_path / "b"
     first, tenth, other = made(near, "chat-2", "41"), made(near, "chat-10", "42;far"), made(far, "my-chat-1", "43")
-    (near / ".chat-11.tmp").mkdir()
+    made(near, ".chat-11.tmp")
     roots = (near, far, tmp_path / "none")
     assert find_job("chat-2", roots).directory == first
     assert find_job("42", roots).directory == tenth

@@ -113,11 +113,14 @@ def test_a_job_of_another_cluster_is_asked_for_there(
     tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm, "_GRACE_S", 0.1)
-    folder = commands(squeue='echo "7|RUNNING|None|n1|x"', scancel="true")
+    folder = commands(squeue='echo "7|RUNNING|None|n1|x"', scancel='echo "$*" >>"$0.calls"')
     assert state(tmp_path, "7;far").phase == "running"
     assert "--clusters=far" in (folder / "squeue.words").read_text().splitlines()
     launcher_for("slurm").cancel(handle(tmp_path, "7;far"))
-    assert (folder / "scancel.words").read_text().splitlines() == ["--clusters=far", "7"]
+    assert (folder / "scancel.calls").read_text().splitlines() == [
+        "--batch --signal=TERM --clusters=far 7",  # its script first, which lets requests in flight end
+        "--clusters=far 7",
+    ]
 
 
 def test_cancelling_a_job_that_is_gone_is_no_failure(tmp_path: Path, commands: Commands) -> None:
