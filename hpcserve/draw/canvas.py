@@ -15,6 +15,7 @@ _STYLE = (
     "{.hs{--ink:#e6e9ec;--soft:#9aa4ae;--line:#454d56;--fill:#22272e;--ground:#16191d}}"
     ".hs text{font:12px system-ui,sans-serif;fill:var(--ink)}"
     ".hs .soft{fill:var(--soft)}.hs .box{fill:var(--fill);stroke:var(--line)}"
+    ".hs .onwire{paint-order:stroke;stroke:var(--ground);stroke-width:4px;stroke-linejoin:round}"
     ".hs .ground{fill:var(--ground)}.hs .wire{stroke:var(--line);fill:none}"
 )
 """Colours of ink and ground; the reader's own preference picks the set. No font or file is fetched."""

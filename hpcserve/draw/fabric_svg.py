@@ -1,11 +1,11 @@
 """A plan drawn on its fabric: spine, leaves, nodes, GPUs, and each prefill → decode path in the colour of its cost."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hpcserve.draw.canvas import Canvas
-from hpcserve.draw.seats import Seats, label, seats_of
+from hpcserve.draw.seats import Seats, alike_paths, label, seats_of
 from hpcserve.nouns import PathCost, Plan
 from hpcserve.units import ms_text
 
@@ -50,18 +50,24 @@ def plan_svg(plan: Plan, *, leaf_of: Callable[[str], str], scale_ms: tuple[float
 
     Paths are coloured from green to red on a logarithmic scale. Where the prefill's own time is known, green is a tenth
     of it (a transfer that hardly shows) and red all of it; else `scale_ms` = (green, red), which also puts several
-    plans on one scale; else the plan's own fastest and slowest path. Nodes without worker or router are not drawn.
+    plans on one scale; else the plan's own fastest and slowest path. Nodes without worker or router are not drawn,
+    and of many paths of one cost the first stands for all.
     """
     seats = seats_of(plan, leaf_of=leaf_of)
     layout = _layout(seats)
-    height = layout.bottom + _LANE * len(plan.paths) + _FOOT
+    groups = alike_paths(plan)
+    height = layout.bottom + _LANE * len(groups) + _FOOT
     canvas = Canvas(width=layout.width, height=height, title=f"{plan.service} on {plan.site}: {plan.mode}")
     _draw_switches(canvas, layout)
     for node in layout.node_at:
         _draw_node(canvas, plan, seats, layout, node)
     scale, meaning = _scale(plan, scale_ms)
-    for lane, path in enumerate(plan.paths):
-        _draw_path(canvas, plan, layout, path, lane=lane, colour=_colour(path.transfer_ms, *scale))
+    ends = [
+        _draw_path(canvas, plan, layout, group[0], lane=lane, colour=_colour(group[0].transfer_ms, *scale))
+        for lane, group in enumerate(groups)
+    ]
+    for end, group in zip(ends, groups, strict=True):
+        canvas.text(*end, _path_words(group), kind="onwire")
     canvas.text(
         _MARGIN, height - 30, "KV of one typical request, alone on its path, predicted" if plan.paths else meaning
     )
@@ -132,7 +138,10 @@ def _draw_node(canvas: Canvas, plan: Plan, seats: Seats, layout: _Layout, node: 
         canvas.text(left + _CELL / 2, y + 42, label(worker), anchor="middle", colour=_CELL_INK)
 
 
-def _draw_path(canvas: Canvas, plan: Plan, layout: _Layout, path: PathCost, *, lane: int, colour: str) -> None:
+def _draw_path(
+    canvas: Canvas, plan: Plan, layout: _Layout, path: PathCost, *, lane: int, colour: str
+) -> tuple[float, float]:
+    """Draws one path; where its words go, which are drawn after all paths to stand above them, comes back."""
     start, end = _seat(plan, layout, path.prefill), _seat(plan, layout, path.decode)
     level = layout.bottom + lane * _LANE
     leave, arrive = start[0] - 5 + 3 * (lane % 3), end[0] + 4 - 3 * (lane % 3)
@@ -140,7 +149,12 @@ def _draw_path(canvas: Canvas, plan: Plan, layout: _Layout, path: PathCost, *, l
     tip = f"{path.prefill} → {path.decode}: {path.distance}, {path.gb_per_s:.4g} GB/s, {cost} predicted"
     canvas.stroke([(leave, start[1]), (leave, level), (arrive, level), (arrive, end[1] + 7)], colour=colour, tip=tip)
     canvas.area([(arrive, end[1]), (arrive - 5, end[1] + 8), (arrive + 5, end[1] + 8)], colour=colour)
-    canvas.text(max(leave, arrive) + 6, level + 4, f"{label(path.prefill)} → {label(path.decode)}  {cost}")
+    return max(leave, arrive) + 6, level + 4
+
+
+def _path_words(group: Sequence[PathCost]) -> str:
+    more = f", {len(group) - 1} more alike" if len(group) > 1 else ""
+    return f"{label(group[0].prefill)} → {label(group[0].decode)}  {ms_text(group[0].transfer_ms)} ms{more}"
 
 
 def _seat(plan: Plan, layout: _Layout, worker_id: str) -> tuple[float, float]:

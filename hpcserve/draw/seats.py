@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcserve.nouns import Plan
+from hpcserve.nouns import PathCost, Plan
 
-__all__ = ["Seats", "label", "seats_of"]
+__all__ = ["Seats", "alike_paths", "label", "seats_of"]
+
+_MOST_APART = 16
+"""Paths that are shown one by one; of more, nobody reads the same figures again and again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,16 @@ def seats_of(plan: Plan, *, leaf_of: Callable[[str], str]) -> Seats:
         worker_at={(rank.node, gpu): worker for worker, rank in ranks for gpu in rank.gpus},
         gpus_per_node=max(plan.ask.gpus_per_node, *(gpu + 1 for _, rank in ranks for gpu in rank.gpus), 1),
     )
+
+
+def alike_paths(plan: Plan) -> list[list[PathCost]]:
+    """The plan's paths; of more than 16, those of equal distance and cost in one group, which is shown as one."""
+    if len(plan.paths) <= _MOST_APART:
+        return [[path] for path in plan.paths]
+    groups: dict[tuple[str, float, float], list[PathCost]] = {}
+    for path in plan.paths:
+        groups.setdefault((path.distance, path.gb_per_s, path.transfer_ms), []).append(path)
+    return list(groups.values())
 
 
 def label(worker_id: str) -> str:

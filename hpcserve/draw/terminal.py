@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcserve.draw.seats import Seats, label, seats_of
+from hpcserve.draw.seats import Seats, alike_paths, label, seats_of
 from hpcserve.nouns import PathCost, Plan
 from hpcserve.units import ms_text
 
@@ -17,7 +17,6 @@ __all__ = ["paths_table", "plan_map", "text_table"]
 _ENDLESS_COLUMNS = 10_000
 """Tables are never wrapped: what is too wide for a terminal can still be piped, searched and copied."""
 
-_MOST_LINES = 16
 _IDLE = "·"
 _BYTES_PER_MB = 1e6
 
@@ -82,20 +81,10 @@ def paths_table(plan: Plan) -> str:
             ms_text(path.transfer_ms),
             " ".join(path.hops) or "-",
         )
-        for alike in _alike(plan)
+        for alike in alike_paths(plan)
         for path in alike[:1]
     ]
     return text_table(columns, rows, right=right) + "".join(f"{line}\n" for line in _sources(plan))
-
-
-def _alike(plan: Plan) -> list[list[PathCost]]:
-    """The paths, those that the table shows in one line together."""
-    if len(plan.paths) <= _MOST_LINES:
-        return [[path] for path in plan.paths]
-    groups: dict[tuple[str, float, float], list[PathCost]] = {}
-    for path in plan.paths:
-        groups.setdefault((path.distance, path.gb_per_s, path.transfer_ms), []).append(path)
-    return list(groups.values())
 
 
 def _pairs(alike: Sequence[PathCost]) -> str:

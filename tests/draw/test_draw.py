@@ -131,6 +131,17 @@ def test_many_paths_of_one_cost_share_a_line() -> None:
     assert len(paths_table(near.model_copy(update={"paths": paths[:16]})).splitlines()) == 19
 
 
+def test_many_paths_of_one_cost_are_drawn_once_and_words_stand_above_all_lines() -> None:
+    near = plan()
+    far = near.paths[0].model_copy(update={"transfer_ms": FAR_MS})
+    svg = plan_svg(near.model_copy(update={"paths": (*[near.paths[0]] * 20, far)}), leaf_of=_leaf_of)
+    elements = list(ET.fromstring(svg))  # noqa: S314 - our own text
+    words = [place for place, one in enumerate(elements) if one.attrib.get("class") == "onwire"]
+    lines = [place for place, one in enumerate(elements) if one.tag == f"{_SVG}polyline"]
+    assert [elements[place].text for place in words] == ["P0 → D0  98.7 ms, 19 more alike", "P0 → D0  491.5 ms"]
+    assert min(words) > max(lines)
+
+
 def test_a_fast_path_does_not_take_zero_milliseconds() -> None:
     fast = plan().paths[0].model_copy(update={"transfer_ms": 0.0312})
     near = plan().model_copy(update={"paths": (fast,)})
