@@ -55,13 +55,20 @@ def test_a_corrupted_handoff_fails_and_serves_nobody() -> None:
     asyncio.run(run())
 
 
-def test_an_answer_without_a_transfer_proves_nothing() -> None:
+@pytest.mark.parametrize("moved", [0, 7])
+def test_an_answer_without_a_transfer_proves_nothing(moved: int) -> None:
     async def run() -> None:
         async with Rig(proved=False) as rig:
-            rig.engines[1].counts_transfers = False
+            decode = rig.engines[1]
+
+            async def count(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+                decode.counts_transfers = decode.transfers < moved
+                return False
+
+            decode.behave = count
             _, finding = await rig.prove_next()
             assert finding.outcome == "failed"
-            assert "its counters show 0 KV transfers" in finding.reason
+            assert f"answered 8 handoffs, its counters show {moved} KV transfers" in finding.reason
 
     asyncio.run(run())
 
