@@ -21,6 +21,7 @@ class JobFile(Noun):
 class Job(Noun):
     """What will be submitted; printable. `directives` are the `#SBATCH` options of the script, in order."""
 
+    schema_: Annotated[Literal["hpcserve.rendered/1"], Field(alias="schema")] = "hpcserve.rendered/1"
     name: Text
     directory: Text
     """Absolute path of the job directory."""
@@ -88,6 +89,7 @@ class WorkerState(Noun):
 class JobState(Noun):
     """What `hpcserve status` prints."""
 
+    schema_: Annotated[Literal["hpcserve.status/1"], Field(alias="schema")] = "hpcserve.status/1"
     handle: JobHandle
     phase: JobPhase
     scheduler_state: str

@@ -62,8 +62,9 @@ def _advice(slowest: PathCost, prefill_ms: float) -> str:
 
 def of_the_alternative(verdict: Verdict) -> Verdict:
     """The verdict beside an aggregated plan: its workers and paths are those of the plan that was not taken."""
-    said = "prefill and decode on workers of their own, placed as well as these nodes allow, would compare so:"
-    return verdict.model_copy(update={"reasons": (said, *verdict.reasons)})
+    first, *others = verdict.reasons
+    said = f"with prefill and decode on workers of their own, {first}"
+    return verdict.model_copy(update={"reasons": (said, *others)})
 
 
 def without_phases() -> Verdict:

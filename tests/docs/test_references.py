@@ -10,7 +10,7 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from hpcserve.errors import HpcserveError
-from hpcserve.nouns import Network, Noun, Rate, Service, Site, Sweep
+from hpcserve.nouns import Job, JobHandle, JobState, Network, Noun, Plan, Rate, Report, Service, Site, Sweep
 from hpcserve.router.metrics import Metrics
 from tests.docs.pages import ROOT, table_rows
 
@@ -130,3 +130,14 @@ def test_every_room_and_every_front_door_of_the_architecture_exists() -> None:
             front = ROOT / "hpcserve" / room / "__init__.py"
             for name in re.findall(r"`(\w+)`", row[2]):
                 assert f'"{name}"' in front.read_text(encoding="utf-8"), f"{room}: {name}"
+
+
+def test_every_key_of_what_json_prints_is_described() -> None:
+    parts = _page("json.md").split("\n## ")[1:]
+    described = {re.findall(r"`([\w./]+)`", part)[0]: part for part in parts}
+    nouns = {noun.__name__: noun for noun in (Plan, Job, JobHandle, JobState, Report)}
+    assert described.keys() == nouns.keys()
+    for name, noun in nouns.items():
+        keys = re.findall(r"^\| `(\w+)` \|", described[name], flags=re.MULTILINE)
+        assert keys == [field.alias or key for key, field in noun.model_fields.items()]
+        assert f"`{noun.model_fields['schema_'].default}`" in described[name].splitlines()[0]

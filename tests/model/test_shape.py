@@ -51,6 +51,10 @@ def test_published_models(model: str, changes: dict[str, int], bytes_per_token: 
     assert shape(**changes, num_attention_heads=64, hidden_size=8192).kv_bytes_per_token == bytes_per_token, model
 
 
+def test_one_kv_head_for_all_is_multi_query_attention() -> None:
+    assert shape(num_key_value_heads=1).kv_bytes_per_token == 30 * 1 * 64 * 2 * 2
+
+
 def test_head_dim_wins_over_hidden_size_by_heads() -> None:
     # Qwen3-0.6B: 1024 / 16 = 64, and yet its heads are 128 wide.
     qwen = shape(

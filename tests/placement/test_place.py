@@ -218,8 +218,8 @@ def test_verdict_with_a_known_speed_has_its_numbers_and_auto_obeys() -> None:
     assert bad.verdict.worst_transfer_ms == pytest.approx(98.7, abs=0.05)
     forced = plan(mode=Mode.DISAGGREGATED, workload=load)
     assert forced.mode == "disaggregated"
-    assert bad.verdict.reasons[0].startswith("prefill and decode on workers of their own")
-    assert forced.verdict == bad.verdict.model_copy(update={"reasons": bad.verdict.reasons[1:]})
+    assert bad.verdict.reasons[0] == f"with prefill and decode on workers of their own, {forced.verdict.reasons[0]}"
+    assert bad.verdict.reasons[1:] == forced.verdict.reasons[1:]
 
 
 def test_a_cached_prefix_moves_but_is_not_computed() -> None:
@@ -267,6 +267,29 @@ def test_ports_come_from_the_agents_blocks() -> None:
         (20_400, 20_401),
     ]
     assert granted.router.port == 20_800
+
+
+def test_blocks_of_ports_that_are_just_too_small_are_refused() -> None:
+    """One port for HTTP and one for each rank's side channel."""
+    asked = plan(H100, LLAMA_70B, pools=pools(1, 4, 1, 4))
+    granted = allocation_of(H100, asked)
+
+    def again(count: int) -> Plan:
+        node = granted.nodes[0].model_copy(
+            update={"ports": tuple((first, count) for first, _ in granted.nodes[0].ports)}
+        )
+        return place(
+            fabric=fabric_of(H100),
+            site=H100,
+            shape=LLAMA_70B,
+            service=service(H100, pools=pools(1, 4, 1, 4)),
+            allocation=granted.model_copy(update={"nodes": (node, *granted.nodes[1:])}),
+            asked=asked,
+        )
+
+    assert again(5).granted
+    with pytest.raises(PlacementError, match="prefill-0 needs 5 ports on h01, and the agent holds 4 for GPU slot 0"):
+        again(4)
 
 
 def test_the_users_router_port_wins() -> None:
