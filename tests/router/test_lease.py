@@ -139,15 +139,14 @@ def test_who_asks_between_two_readings_waits_for_two_of_its_own() -> None:
         told: list[str] = []
         gate = asyncio.Event()
 
-        class Slow(Readings):
+        class Told(Readings):
             async def of(self, worker: Endpoint) -> EngineCounters:
-                if len(self.left) == 1:
-                    gate.set()
-                    await asyncio.sleep(0.01)
-                return await super().of(worker)
+                found = await super().of(worker)
+                gate.set()
+                return found
 
-        counters: Any = Slow((0, 1), (0, 2))
-        arrivals = Arrivals(counters, apart_s=0.0)
+        counters: Any = Told((0, 1), (0, 2))
+        arrivals = Arrivals(counters, apart_s=0.05)
         arrivals.watch(WORKER, lambda: told.append("first"))
         await gate.wait()
         give_up = arrivals.watch(WORKER, lambda: told.append("second"))

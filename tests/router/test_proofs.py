@@ -55,6 +55,25 @@ def test_a_corrupted_handoff_fails_and_serves_nobody() -> None:
     asyncio.run(run())
 
 
+def test_a_wrong_answer_counts_before_a_lost_one() -> None:
+    async def run() -> None:
+        async with Rig(proved=False) as rig:
+            decode = rig.engines[1]
+
+            async def behave(call: Call, writer: asyncio.StreamWriter) -> bool:
+                decode.corrupt = True
+                if call.leg == "decode" and decode.legs().count("decode") == 1:
+                    writer.close()
+                    return True
+                return False
+
+            decode.behave = behave
+            _, finding = await rig.prove_next()
+            assert finding.outcome == "wrong"
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("moved", [0, 7])
 def test_an_answer_without_a_transfer_proves_nothing(moved: int) -> None:
     async def run() -> None:
