@@ -151,14 +151,17 @@ class Watcher:
             await self._stalls.look()
 
     async def _probe(self) -> None:
-        while True:
-            endpoints = self._desk.roster.endpoints
-            if endpoints:
-                await asyncio.gather(*(self._probe_one(endpoint) for endpoint in endpoints))
-            alive = {(endpoint.id, endpoint.generation) for endpoint in endpoints}
-            for gone in self._answered_s.keys() - alive:
-                del self._answered_s[gone]
-            await asyncio.sleep(_HEALTH_S)
+        probes: dict[tuple[str, str], asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:  # one that hangs must not keep the others from coming back
+            while True:
+                endpoints = {(each.id, each.generation): each for each in self._desk.roster.endpoints}
+                for gone in self._answered_s.keys() - endpoints.keys():
+                    del self._answered_s[gone]
+                probes = {key: task for key, task in probes.items() if not task.done()}
+                for key, endpoint in endpoints.items():
+                    if key not in probes:
+                        probes[key] = group.create_task(self._probe_one(endpoint))
+                await asyncio.sleep(_HEALTH_S)
 
     async def _probe_one(self, endpoint: Endpoint) -> None:
         desk = self._desk

@@ -547,6 +547,34 @@ def test_an_engine_that_stands_still_behind_a_healthy_server_is_given_up(leg: st
     asyncio.run(run())
 
 
+def test_a_worker_that_hangs_keeps_no_other_from_coming_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(watching, "_HEALTH_S", 0.05)
+
+    async def run() -> None:
+        hanging, other = FakeEngine(Role.AGGREGATED, 0), FakeEngine(Role.AGGREGATED, 1)
+        hanging.silent_s = 60.0
+        async with Rig(hanging, other) as rig:
+            watcher = watching.Watcher(
+                rig.desk,
+                look=lambda: Snapshot(endpoints=(hanging.endpoint, other.endpoint), warnings=()),
+                prover=rig.prover,
+                stalls=Stalls(rig.desk, rig.counters),
+                sessions=rig.sessions,
+                state_path=tmp_path / "router.state.json",
+            )
+            task = asyncio.create_task(watcher.run())
+            await asyncio.sleep(0.2)
+            for _ in range(2):
+                rig.desk.roster.unreachable(other.endpoint)
+                assert rig.state().waiting_for == ("aggregated-1: does not answer",)
+                await asyncio.sleep(0.5)
+                assert rig.state().waiting_for == ()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
 def test_a_worker_that_hangs_is_given_up_and_one_that_blinks_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_HEALTH_TIMEOUT_S", 0.05)
     monkeypatch.setattr(watching, "_UNRESPONSIVE_S", 0.3)
