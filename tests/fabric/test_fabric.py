@@ -135,3 +135,14 @@ def test_4096_nodes_are_built_in_a_moment_and_a_path_needs_only_its_own_switches
     assert path.hops == ("h0001.mlx5_0:1", "leaf0", "pod0", "spine", "pod7", "leaf127", "h4096.mlx5_7:1")
     near = large.path(GpuAt("h0001", 0), GpuAt("h0033", 0))
     assert near.hops == ("h0001.mlx5_0:1", "leaf0", "pod0", "leaf1", "h0033.mlx5_0:1")
+
+
+def test_of_equal_nics_near_one_gpu_the_first_carries_it_and_a_faster_one_before_it() -> None:
+    site = shipped("h100-ib")
+    kind = site.node_types["hgx-h100"]
+    shared = [nic.model_copy(update={"gpus": tuple(range(8))}) for nic in kind.nics[:3]]
+    fast = shared[2].model_copy(update={"rate": Rate(nominal_gb_per_s=100.0, efficiency=1.0, source="fast")})
+    for nics, name in ((shared, "mlx5_0:1"), ([*shared[:2], fast], "mlx5_2:1")):
+        changed = kind.model_copy(update={"nics": tuple(nics)})
+        fabric = fabric_of(site.model_copy(update={"node_types": {"hgx-h100": changed}}))
+        assert fabric.nic(GpuAt("h01", 5)).name == name

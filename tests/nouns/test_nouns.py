@@ -39,7 +39,7 @@ def test_records_have_schemas_of_their_own() -> None:
 
 def test_a_record_of_another_version_is_not_read() -> None:
     beat = Heartbeat(node="a", generation="g", count=1, written_unix_s=0.0)
-    with pytest.raises(ValidationError, match="hpcserve.heartbeat/1"):
+    with pytest.raises(ValidationError, match=r"hpcserve\.heartbeat/1"):
         Heartbeat.model_validate({**beat.model_dump(by_alias=True), "schema": "hpcserve.heartbeat/2"})
 
 

@@ -5,7 +5,19 @@ import pytest
 
 from hpcserve.errors import NotFoundError, PlacementError
 from hpcserve.fabric import fabric_of
-from hpcserve.nouns import Distance, Mode, ModelShape, Plan, Pool, Role, RouterSettings, Service, Site, Workload
+from hpcserve.nouns import (
+    Distance,
+    Mode,
+    ModelShape,
+    NodeGroup,
+    Plan,
+    Pool,
+    Role,
+    RouterSettings,
+    Service,
+    Site,
+    Workload,
+)
 from hpcserve.placement import place
 from hpcserve.placement.cost import rank_flows
 from hpcserve.placement.search import Search
@@ -367,3 +379,52 @@ def test_a_large_site_is_planned_in_seconds() -> None:
     wide = plan(large, LLAMA_70B, pools=pools(4, 8, 4, 8), distance=Distance.ACROSS_LEAVES)
     assert wide.ask.nodes == 8
     assert {path.distance for path in wide.paths} == {"across-leaves"}
+
+
+def mixed(first_gpus: int, second_gpus: int) -> Site:
+    """h100-ib with nodes of other sizes under its second leaf."""
+    kind = H100.node_types["hgx-h100"]
+    kinds = {
+        name: kind.model_copy(
+            update={
+                "gpu": kind.gpu.model_copy(update={"count": count}),
+                "nics": kind.nics[:count],
+                "nvlink": (),
+            }
+        )
+        for name, count in (("first", first_gpus), ("second", second_gpus))
+    }
+    groups = tuple(NodeGroup(hosts=hosts, type=name) for hosts, name in (("h[01-08]", "first"), ("h[09-16]", "second")))
+    return H100.model_copy(update={"node_types": kinds, "nodes": groups})
+
+
+def test_the_largest_nodes_and_leaves_are_the_limit_that_is_named() -> None:
+    site = mixed(2, 4)
+    assert plan(site, LLAMA_70B, pools=pools(1, 4, 1, 4)).ask.gpus_per_node == 4
+    assert "more than the 4 GPUs of the largest node" in refusal(site, LLAMA_70B, pools=pools(1, 8, 1, 4))
+    said = refusal(site, SMOLLM2, pools=pools(32, 1, 1, 1), distance=Distance.SAME_LEAF)
+    assert "the largest of partition gpu, leaf2, has 32" in said
+
+
+def test_weights_and_kv_are_needed_together() -> None:
+    """Of 80 GiB, 131.4 / 2 for weights; the KV of 60,000 tokens takes 9.2 on each of two GPUs, of 100,000 15.3."""
+    fits = Workload(input_tokens=60_000, output_tokens=1)
+    assert plan(H100, LLAMA_70B, pools=pools(1, 2, 1, 2), workload=fits).mode == "disaggregated"
+    said = refusal(H100, LLAMA_70B, pools=pools(1, 2, 1, 2), workload=Workload(input_tokens=100_000, output_tokens=1))
+    assert "prefill-0 needs 81.0 GiB on each GPU for weights and the KV of one request" in said
+
+
+def test_a_verdict_against_says_which_path_would_do() -> None:
+    """11.8 MB in a tenth of 512 / 600 s."""
+    load = Workload(input_tokens=512, output_tokens=16, prefill_tokens_per_s=600.0)
+    far = plan(distance=Distance.ACROSS_LEAVES, workload=load)
+    assert far.verdict.reasons[-1] == "aggregated serving is better; these prompts would need a path of 0.138 GB/s"
+
+
+def test_parallelism_that_does_not_fit_the_heads_names_what_does() -> None:
+    assert "use one of 1, 3, 9" in refusal(H100, SMOLLM2, pools=pools(1, 2, 1, 2))
+
+
+def test_on_one_node_no_switches_are_asked_for() -> None:
+    alone = plan(H100, LLAMA_70B, pools=pools(1, 4, 1, 4))
+    assert (alone.ask.nodes, alone.ask.switches, alone.ask.nodelist) == (1, None, None)

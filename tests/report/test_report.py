@@ -189,3 +189,12 @@ def test_a_baseline_that_is_better_at_the_common_rate_is_not_called_worse() -> N
         for rate, ttfts in ((0.1, [_FAST] * 8 + [_SLOW] * 2), (3.0, [_FAST] * 40))
     ]
     assert not any("pays here" in said for said in report_of([*apart, *baseline]).recommendation)
+
+
+def test_goodput_decides_before_what_is_good_at_the_top_rate() -> None:
+    steady = [rate_run(rate=rate, ttfts_ms=ttfts) for rate, ttfts in ((1.0, [_FAST] * 40), (3.0, [_SLOW] * 40))]
+    uneven = [
+        rate_run(placement="far", rate=rate, ttfts_ms=ttfts)
+        for rate, ttfts in ((1.0, [_SLOW] * 40), (3.0, [_FAST] * 35 + [_SLOW] * 5))
+    ]
+    assert report_of([*steady, *uneven]).recommendation[0].startswith("Use near: ")

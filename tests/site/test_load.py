@@ -115,6 +115,11 @@ def test_a_long_list_of_nodes_without_a_leaf_is_one_line() -> None:
     assert "node `n1x` and 998 more in no leaf switch" in text
 
 
+def test_gpu_numbers_that_are_no_numbers_are_told_and_not_compared() -> None:
+    lines = mistakes_of_site(("gpus: [0]", "gpus: [0, a, true, 1.5]")).splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["site.yaml:22:19", "site.yaml:22:22", "site.yaml:22:28"]
+
+
 @pytest.mark.parametrize("figure", ["1.0e-320", "1.0e999", "0.0", "-1"])
 def test_figures_that_would_overflow_are_refused(figure: str) -> None:
     assert "nominal_gb_per_s` is number" in mistakes_of_site(("nominal_gb_per_s: 0.125", f"nominal_gb_per_s: {figure}"))
