@@ -428,3 +428,15 @@ def test_parallelism_that_does_not_fit_the_heads_names_what_does() -> None:
 def test_on_one_node_no_switches_are_asked_for() -> None:
     alone = plan(H100, LLAMA_70B, pools=pools(1, 4, 1, 4))
     assert (alone.ask.nodes, alone.ask.switches, alone.ask.nodelist) == (1, None, None)
+
+
+def test_a_cost_names_the_source_of_the_rate_that_binds() -> None:
+    """One rail of 38 GB/s binds, not the uplink of 32 of them."""
+    far = plan(H100, LLAMA_70B, pools=pools(1, 4, 1, 4), distance=Distance.ACROSS_LEAVES)
+    assert far.paths[0].source.startswith("UCX's own estimate for RDMA reads on one NDR path")
+
+
+def test_an_unknown_speed_says_from_which_prefill_time_it_would_pay() -> None:
+    """Ten times the 98.7 ms that the KV takes."""
+    unknown = plan(workload=Workload(input_tokens=512, output_tokens=16))
+    assert "if the prefill of 512 tokens takes more than 987.2 ms" in unknown.verdict.reasons[1]

@@ -198,3 +198,14 @@ def test_goodput_decides_before_what_is_good_at_the_top_rate() -> None:
         for rate, ttfts in ((1.0, [_SLOW] * 40), (3.0, [_FAST] * 35 + [_SLOW] * 5))
     ]
     assert report_of([*steady, *uneven]).recommendation[0].startswith("Use near: ")
+
+
+def test_the_best_of_the_disaggregated_placements_meets_the_baseline() -> None:
+    whole = aggregated_plan()
+    baseline = [rate_run(placement="whole", rate=3.0, ttfts_ms=[_FAST] * 20 + [_SLOW] * 20, plan=whole, transfers=None)]
+    apart = [
+        rate_run(placement="near", rate=3.0, ttfts_ms=[_FAST] * 40),
+        rate_run(placement="far", rate=3.0, ttfts_ms=[_SLOW] * 40),
+    ]
+    said = report_of([*baseline, *apart]).recommendation
+    assert any(sentence.startswith("Disaggregation pays here: near is better than whole") for sentence in said)
