@@ -170,9 +170,13 @@ def services(
     )
 
 
-def cases(*, joined: bool = True, modes: tuple[str, ...] = ("disaggregated",), most_workers: int = 2) -> st.SearchStrategy[Case]:
+def cases(
+    *, joined: bool = True, modes: tuple[str, ...] = ("disaggregated",), most_workers: int = 2
+) -> st.SearchStrategy[Case]:
     """A site, a model and a service; whether it can be placed is open."""
-    return st.builds(Case, site=sites(joined=joined), shape=model_shapes(), service=services(modes=modes, most_workers=most_workers))
+    return st.builds(
+        Case, site=sites(joined=joined), shape=model_shapes(), service=services(modes=modes, most_workers=most_workers)
+    )
 
 
 def allocation_of(site: Site, plan: Plan) -> Allocation:
