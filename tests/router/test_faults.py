@@ -403,6 +403,11 @@ class TestBrokenStream:
         assert not whole
         assert len(events) == 1
 
+    def test_inside_a_chunk_that_holds_what_looks_like_its_end(self) -> None:
+        events, whole, _ = asyncio.run(self._broken(b'50\r\ndata: {"b":1}\n\n\r\n'))
+        assert not whole
+        assert len(events) == 1
+
     def test_between_chunks_but_inside_an_event(self) -> None:
         events, whole, _ = asyncio.run(self._broken(chunk(b'data: {"choi')))
         assert not whole
@@ -539,6 +544,9 @@ def test_an_engine_that_stands_still_behind_a_healthy_server_is_given_up(leg: st
             assert rig.state().waiting_for == (f"{hanging.id}: its engine stands still",)
             rig.desk.roster.probed(hanging.endpoint, well=True)
             assert rig.state().waiting_for, "its /health always was well"
+            had = len(hanging.calls)
+            assert (await rig.ask("/v1/completions", BODY)).text == RIGHT
+            assert len(hanging.calls) == had
             hanging.generated += 1
             await stalls.look()
             assert rig.state().waiting_for == ()

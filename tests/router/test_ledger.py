@@ -1,5 +1,7 @@
 """Proofs that are lost, and how often they are tried again."""
 
+import pytest
+
 from hpcserve.nouns import PairProof
 from hpcserve.router.ledger import Finding, Ledger
 
@@ -57,11 +59,12 @@ def test_waits_grow_with_failures_and_not_with_roundings() -> None:
     assert ledger.rounds(PAIR) == 16
 
 
-def test_what_is_gone_is_forgotten() -> None:
+@pytest.mark.parametrize("alive", [{PAIR[:2], ("decode-0", "d2")}, {("prefill-0", "p2"), PAIR[2:]}])
+def test_what_is_gone_is_forgotten(alive: set[tuple[str, str]]) -> None:
     ledger = Ledger()
     prove(ledger, 0.0)
     lose(ledger, 1.0)
-    ledger.keep_only({PAIR[:2], ("decode-0", "d2")})
+    ledger.keep_only(alive)
     assert ledger.proofs() == ()
     assert not ledger.due(1e9)
     assert ledger.ever_proved == {"prefill-0", "decode-0"}

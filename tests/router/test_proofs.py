@@ -55,6 +55,21 @@ def test_a_corrupted_handoff_fails_and_serves_nobody() -> None:
     asyncio.run(run())
 
 
+def test_a_proof_of_a_worker_that_is_gone_is_nothing() -> None:
+    async def run() -> None:
+        async with Rig(proved=False) as rig:
+            roster = rig.desk.roster
+            candidate = next(iter(roster.candidates(0.0)))
+            finding = await rig.prover.prove(candidate)
+            rig.engines[0].generation = "g2"
+            rig.see()
+            roster.record(candidate, finding, now_s=0.0)
+            assert roster.proofs() == ()
+            assert not roster.ready
+
+    asyncio.run(run())
+
+
 def test_a_wrong_answer_counts_before_a_lost_one() -> None:
     async def run() -> None:
         async with Rig(proved=False) as rig:
