@@ -18,8 +18,9 @@ __all__ = ["Prover"]
 
 _OK = 200
 _SHOWN = 200
-_AT_ONCE = 4
-"""Handoffs of one proof that run together: less time, and the batches that serving makes."""
+_AT_ONCE = 8
+"""Handoffs of one proof that run together: a batch takes an engine hardly longer than one of them, and serving makes
+batches as well."""
 _MOST_UNSURE = 3
 """Handoffs that are made anew, with another prompt, because a rounding may have parted them from the local run."""
 
@@ -86,11 +87,11 @@ class Prover:
     async def _prove_pair(self, prefill: Endpoint, decode: Endpoint, rounds: int) -> Finding:
         before = await self._read(decode)
         made = unsure = tokens = 0
-        late_s = 0.0
-        while made - unsure < rounds:
-            many = min(_AT_ONCE, rounds - made + unsure)
-            found = await self._rounds(prefill, decode, many)
-            made += many
+        late_s, one_more = 0.0, True
+        while (owed := rounds - made + unsure) > 0 or (late_s > 0 and one_more):
+            one_more = owed > 0  # after late ones, to see one that is in time
+            found = await self._rounds(prefill, decode, min(_AT_ONCE, max(owed, 1)))
+            made += len(found)
             late_s = max(each.late_s for each in found)
             tokens += sum(each.tokens for each in found if not each.unsure)
             doubts = [each.unsure for each in found if each.unsure]
@@ -99,7 +100,7 @@ class Prover:
                 return Finding(outcome="unsure", reason=f"{unsure} of {made} answers too close to tell: {doubts[-1]}")
         if late_s > 0:
             raise _FailedError(f"right answers from {decode.id}, but {late_s:.1f} s after the limit of the lease rule")
-        after = await self._moved(decode, before, made)  # last: an idle vLLM shows a transfer at its next step only
+        after = await self._moved(decode, before, made)
         moved = after.xfer_bytes - before.xfer_bytes
         count = after.xfer_count - before.xfer_count
         return Finding(outcome="proved", reason=f"{moved} bytes of KV in {count} transfers, {tokens} tokens equal")
@@ -124,6 +125,22 @@ class Prover:
         if prefill.handoff is None or handoff is None:
             raise _FailedError("a worker without a KV connector")
         prompt = _prompt(handoff.block_size, prefill, decode)
+        local_run = asyncio.create_task(self._complete(decode, self._body(decode, prompt), what="the local run"))
+        try:
+            handed, late_s = await self._hand_over(prefill, decode, prompt)
+            local = await local_run
+        finally:
+            local_run.cancel()
+            await asyncio.gather(local_run, return_exceptions=True)
+        likeness, words = compare(handed, local)
+        if likeness is Likeness.OTHER and late_s > 0:
+            raise _FailedError(f"an answer {late_s:.1f} s after the limit of the lease rule: {words}")
+        if likeness is Likeness.OTHER:
+            raise _WrongError(words)
+        return _Round(tokens=len(handed.tokens), unsure=words, late_s=late_s)
+
+    async def _hand_over(self, prefill: Endpoint, decode: Endpoint, prompt: str) -> tuple[Completion, float]:
+        """What the decode worker said with the prefill worker's KV, and by how much it missed the limit."""
         # A salt for each leg: the decode worker pulls blocks by number, not by hash, and must find none at home.
         asked = self._body(prefill, prompt)
         text = await self._post(prefill, prefill_body(read_body(asked)), what="the prefill leg")
@@ -133,14 +150,7 @@ class Prover:
         asked = decode_body(read_body(self._body(decode, prompt)), answer.transfer)
         since_s = asyncio.get_running_loop().time()
         handed = await self._complete(decode, asked, what="the decode leg", timeout_s=2 * self._handoff_s)
-        late_s = max(0.0, asyncio.get_running_loop().time() - since_s - self._handoff_s)
-        local = await self._complete(decode, self._body(decode, prompt), what="the local run")
-        likeness, words = compare(handed, local)
-        if likeness is Likeness.OTHER and late_s > 0:
-            raise _FailedError(f"an answer {late_s:.1f} s after the limit of the lease rule: {words}")
-        if likeness is Likeness.OTHER:
-            raise _WrongError(words)
-        return _Round(tokens=len(handed.tokens), unsure=words, late_s=late_s)
+        return handed, max(0.0, asyncio.get_running_loop().time() - since_s - self._handoff_s)
 
     async def _moved(self, decode: Endpoint, before: EngineCounters, made: int) -> EngineCounters:
         """The decode worker's counters once they show a transfer for each handoff."""

@@ -297,7 +297,7 @@ def test_only_the_first_handoffs_of_a_proof_may_be_late() -> None:
             decode = rig.engines[1]
 
             async def late(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
-                if call.leg == "decode" and decode.legs().count("decode") <= 4:
+                if call.leg == "decode" and decode.legs().count("decode") <= 8:
                     await asyncio.sleep(0.6)  # as long as a first connection between two engines may take
                 return False
 
