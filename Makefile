@@ -31,7 +31,7 @@ check: setup  ## format, lint, types, import contract and the fast tests (no roo
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest -m "not real"
+	$(BIN)/pytest -n 2 -m "not real"
 
 verify: setup packages engine  ## soaks and long runs; not part of `make test`
 	@trap 'slurm/cluster --name $(TEST_CLUSTER) down' EXIT; \
