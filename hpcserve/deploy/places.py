@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import stat
 from pathlib import Path
 
 from hpcserve.errors import InputError, Mistake, NotFoundError
@@ -12,6 +13,9 @@ __all__ = ["find_site", "jobs_folder", "list_sites", "read_templates", "read_tex
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _SYSTEM = Path("/etc/hpcserve")
+_MOST_BYTES = 2**20
+"""A site of thousands of nodes is a few kB, as host lists say them; parsing what is larger would take minutes."""
+
 _SUFFIX = ".yaml"
 
 
@@ -40,7 +44,8 @@ def list_sites() -> dict[str, Path]:
     for folder in (_user_folder() / "sites", _SYSTEM / "sites", _shipped("site_configs")):
         if folder.is_dir():
             for path in sorted(folder.glob(f"*{_SUFFIX}")):
-                found.setdefault(path.stem, path)
+                if path.is_file():
+                    found.setdefault(path.stem, path)
     return dict(sorted(found.items()))
 
 
@@ -59,13 +64,33 @@ def read_templates() -> dict[str, str]:
 
 
 def read_text(path: Path) -> str:
-    """A text file whole; raises NotFoundError where there is none, InputError with the place of what is not UTF-8."""
+    """A text file whole.
+
+    Raises NotFoundError where there is no regular file, InputError for one that is too large for what people write, and
+    with the place of what is not UTF-8.
+    """
     try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise NotFoundError(f"{path} is a directory", remedy="name a file in it")
+        if not stat.S_ISREG(status.st_mode):
+            raise NotFoundError(f"{path} is no regular file", remedy="save what it holds to a file first")
+        if status.st_size > _MOST_BYTES:
+            raise InputError(
+                [
+                    Mistake(
+                        file=str(path),
+                        line=1,
+                        column=1,
+                        found=f"{status.st_size} bytes",
+                        wanted=f"at most {_MOST_BYTES} bytes were wanted",
+                        remedy="check that this is the right file",
+                    )
+                ]
+            )
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(f"no file {path}", remedy="check the path") from None
-    except IsADirectoryError:
-        raise NotFoundError(f"{path} is a directory", remedy="name a file in it") from None
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -286,3 +286,14 @@ def test_a_file_that_is_not_utf8_is_told_with_its_place(tmp_path: Path) -> None:
     for missing in (tmp_path / "none", tmp_path):
         with pytest.raises(NotFoundError):
             read_text(missing)
+
+
+def test_what_is_no_file_that_people_write_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe.yaml", tmp_path / "large.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(NotFoundError, match="no regular file"):
+        read_text(pipe)
+    with large.open("wb") as file:
+        file.truncate(2**20 + 1)
+    with pytest.raises(InputError, match=r"large.yaml:1:1: 1048577 bytes; at most 1048576 bytes"):
+        read_text(large)
