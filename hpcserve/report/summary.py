@@ -64,10 +64,10 @@ def _judged(run: Run) -> Run:
 
 def _refuse_mixture(runs: Sequence[Run]) -> None:
     questions = {
-        "sweep": {run.sweep for run in runs},
-        "SLO": {str(run.service.slo) for run in runs},
-        "input tokens": {str(run.load.input_tokens) for run in runs},
-        "output tokens": {str(run.load.output_tokens) for run in runs},
+        "sweeps": {run.sweep for run in runs},
+        "SLOs": {str(run.service.slo) for run in runs},
+        "numbers of input tokens": {str(run.load.input_tokens) for run in runs},
+        "numbers of output tokens": {str(run.load.output_tokens) for run in runs},
     }
     for what, answers in questions.items():
         if len(answers) > 1:

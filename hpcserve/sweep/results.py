@@ -10,7 +10,7 @@ from pydantic import Field
 from hpcserve.bench import BusyLimits
 from hpcserve.discovery import read_dir_record, read_records, write_record
 from hpcserve.errors import HpcserveError
-from hpcserve.nouns import ModelShape, Noun, Plan, Run, Service, Site, Sweep, SweepPlacement
+from hpcserve.nouns import JobHandle, ModelShape, Noun, Plan, Run, Service, Site, Sweep, SweepPlacement
 
 __all__ = ["Order", "PlacementOrder", "Results"]
 
@@ -42,7 +42,7 @@ class Order(Noun):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """A results folder: `order.json`, `runs/ID.json`, `jobs/` (one directory a service), `submitit/`."""
+    """A results folder: `order.json`, `job.json`, `runs/ID.json`, `jobs/` (one directory a service), `submitit/`."""
 
     folder: Path
 
@@ -55,6 +55,11 @@ class Results:
     def submitit(self) -> Path:
         """Where submitit keeps its files and the job's logs."""
         return self.folder / "submitit"
+
+    @property
+    def job_file(self) -> Path:
+        """The job that was submitted last."""
+        return self.folder / "job.json"
 
     def make(self) -> None:
         """Make the folders; raises HpcserveError where the file system refuses."""
@@ -76,6 +81,14 @@ class Results:
         if order is None:
             raise HpcserveError(f"{self.folder} holds no order.json", remedy="start it with `hpcserve sweep`")
         return order
+
+    def write_job(self, handle: JobHandle) -> None:
+        """Keep which job measures, for whoever starts the sweep again."""
+        write_record(self.job_file, handle)
+
+    def read_job(self) -> JobHandle | None:
+        """The job that was submitted last, None where there was none."""
+        return read_dir_record(self.folder, self.job_file.name, JobHandle)
 
     def write_run(self, run: Run) -> None:
         """Keep a run the moment it ends, whole or not at all."""

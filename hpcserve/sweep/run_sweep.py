@@ -1,5 +1,6 @@
-"""The login side of a sweep: order, submit, watch, and end it on Ctrl-C."""
+"""The login side of a sweep: order, submit or find again, watch, and end it on Ctrl-C, SIGTERM and SIGHUP."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,6 @@ from hpcserve.discovery import log_tail
 from hpcserve.errors import HpcserveError, SchedulerError, ServiceError
 from hpcserve.nouns import JobHandle, Noun, Run, Sweep
 from hpcserve.render import directive_lines
-from hpcserve.scheduler import SchedulerState, launcher_for
 from hpcserve.site import load_sweep
 from hpcserve.sweep.executors import (
     ExecutorName,
@@ -25,7 +25,9 @@ from hpcserve.sweep.executors import (
 from hpcserve.sweep.grid import missing_points, points_of
 from hpcserve.sweep.results import Order, Results
 from hpcserve.sweep.shared import service_of, share, shared_plan
-from hpcserve.sweep.task import end_leftovers, measure_all
+from hpcserve.sweep.signals import exit_on_signals, ignore_further_signals
+from hpcserve.sweep.submitted import cancel_job, handle_of, living_job, paths_of, state_of
+from hpcserve.sweep.task import measure_all
 
 __all__ = ["Outcome", "run_sweep"]
 
@@ -58,9 +60,12 @@ def run_sweep(
 ) -> Outcome:
     """Measure what is missing of the sweep, and return when it is there.
 
+    Where the job of an earlier start still lives, it is watched, and no second one is started.
+
     Raises InputError, NotFoundError or PlacementError before anything is changed; SchedulerError, MissingToolError or
     ServiceError where the job is refused or ends before everything is measured. KeyboardInterrupt passes through once
-    the job has been cancelled. Every run that was written is whole.
+    the job has been cancelled; SIGTERM and SIGHUP become SystemExit (143, 129) likewise. Every run that was written is
+    whole.
     """
     sweep = load_sweep(read_text(sweep_file), source=str(sweep_file))
     planned = plan_service(sweep_file.parent / sweep.service, site=site)
@@ -69,7 +74,27 @@ def run_sweep(
     if not _missing(sweep, planned, store, retry_invalid=retry_invalid):
         show("everything is measured already")
         return _outcome(sweep, planned, store)
-    order = Order(
+    with exit_on_signals():
+        living = living_job(store) if store.folder.is_dir() else None
+        if living is not None:
+            show(f"job {living.id} of an earlier start still runs: attached to it, Ctrl-C cancels it")
+            _see_through(living, store, show)
+            log_of: JobHandle | None = living
+        else:
+            order = _order(sweep, planned, executor, retry_invalid=retry_invalid, limits=limits)
+            log_of = _measure(order, executor, store, show)
+    left = _missing(sweep, planned, store, retry_invalid=False)
+    if left:
+        log = "\n".join(log_tail(paths_of(log_of, store).stderr)) if log_of is not None else ""
+        raise ServiceError(
+            f"the sweep's job ended before {len(left)} of its runs were measured: {log or 'it wrote no log'}",
+            remedy=explain_failure(log),
+        )
+    return _outcome(sweep, planned, store)
+
+
+def _order(sweep: Sweep, planned: Planned, executor: ExecutorName, *, retry_invalid: bool, limits: BusyLimits) -> Order:
+    return Order(
         sweep=sweep,
         service=planned.service,
         site=planned.site,
@@ -79,27 +104,44 @@ def run_sweep(
         retry_invalid=retry_invalid,
         limits=limits,
     )
+
+
+def _measure(order: Order, executor: ExecutorName, store: Results, show: Show) -> JobHandle | None:
+    """Submit a job and see it through; None where this very process did the work."""
     directives = _directives(order, store) if executor == "slurm" else ()
     chosen = executor_for(executor, folder=store.submitit, directives=directives)
     store.make()
     store.write_order(order)
-    watch = _Watch(store, show=show)
+    if executor == "debug":
+        watch = _Watch(store, show=show)
+        job = _submit(chosen, store)
+        failure = job.exception()
+        if failure is not None:
+            raise failure
+        watch.look()
+        return None
     job = _submit(chosen, store)
+    handle = handle_of(job, store, local=executor == "local")
+    _see_through(handle, store, show, record=True)
+    if executor == "local":
+        job.done()  # takes the child's exit code: no zombie stays
+    return handle
+
+
+def _see_through(handle: JobHandle, store: Results, show: Show, *, record: bool = False) -> None:
+    """Watch the job until it has ended; whatever ends the watching ends the job first. `record`: it is a new one."""
+    watch = _Watch(store, show=show)
     try:
-        _await(job, executor, store, watch, show)
+        if record:
+            store.write_job(handle)
+        _await(handle, store, watch, show)
     except BaseException:
-        show("cancelling the job")
-        _cancel(job, executor, store, show)
+        ignore_further_signals()
+        with contextlib.suppress(OSError):  # after SIGHUP there is no terminal to write to
+            show("cancelling the job")
+        cancel_job(handle, store)
         raise
     watch.look()
-    left = _missing(sweep, planned, store, retry_invalid=False)
-    if left:
-        log = "\n".join(log_tail(job.paths.stderr))
-        raise ServiceError(
-            f"the sweep's job ended before {len(left)} of its runs were measured: {log or 'it wrote no log'}",
-            remedy=explain_failure(log),
-        )
-    return _outcome(sweep, planned, store)
 
 
 def _missing(sweep: Sweep, planned: Planned, store: Results, *, retry_invalid: bool) -> tuple[str, ...]:
@@ -131,56 +173,23 @@ def _submit(executor: submitit.Executor, store: Results) -> "submitit.Job[str]":
         raise SchedulerError(f"the sweep's job was refused: {error}") from None
 
 
-def _await(job: "submitit.Job[str]", executor: ExecutorName, store: Results, watch: "_Watch", show: Show) -> None:
+def _await(handle: JobHandle, store: Results, watch: "_Watch", show: Show) -> None:
     """Until the job has ended; what it raised is in its log."""
-    if executor == "debug":
-        failure = job.exception()
-        if failure is not None:
-            raise failure
-        return
-    show(f"job {job.job_id}, results in {store.folder}")
+    show(f"job {handle.id}, results in {store.folder}")
+    result = paths_of(handle, store).result_pickle
     asked_s = 0.0
-    while not job.paths.result_pickle.exists():
+    while not result.exists():
         watch.look()
         if time.monotonic() - asked_s >= _ASK_S:
             asked_s = time.monotonic()
-            state = _state(job, executor, store)
+            state = state_of(handle)
             if state.phase == "pending":
-                show(f"job {job.job_id} waits: {state.reason or state.word}")
+                show(f"job {handle.id} waits: {state.reason or state.word}")
             if state.phase in {"ended", "failed"}:
                 # The result may reach this node later than the end of the job does.
                 time.sleep(_LOOK_S)
                 return
         time.sleep(_LOOK_S)
-
-
-def _state(job: "submitit.Job[str]", executor: ExecutorName, store: Results) -> SchedulerState:
-    """From squeue, else sacct; submitit's own state needs sacct, which clusters without accounting do not have."""
-    if executor == "slurm":
-        return launcher_for("slurm").state(_handle(job, store))
-    done = job.done()
-    return SchedulerState(
-        word="ENDED" if done else "RUNNING", phase="ended" if done else "running", reason="", source="process"
-    )
-
-
-def _handle(job: "submitit.Job[str]", store: Results) -> JobHandle:
-    return JobHandle(
-        name=store.folder.name, launcher="slurm", id=job.job_id, directory=str(store.folder), submitted_utc="unknown"
-    )
-
-
-def _cancel(job: "submitit.Job[str]", executor: ExecutorName, store: Results, show: Show) -> None:
-    """Ask the job to end and wait until it has: no service stays behind."""
-    if executor == "debug":
-        return
-    job.cancel()
-    while (state := _state(job, executor, store)).phase in {"pending", "running"}:
-        show(f"job {job.job_id}: {state.word}")
-        time.sleep(_LOOK_S)
-    if executor == "local":
-        # submitit gives a local job one second to end, a service needs longer.
-        end_leftovers(store)
 
 
 def _outcome(sweep: Sweep, planned: Planned, store: Results) -> Outcome:

@@ -67,4 +67,6 @@ def end_leftovers(results: Results) -> None:
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:
+    # Whole process groups are signalled more than once; the second must not stop the service's end.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(_TERMINATED)

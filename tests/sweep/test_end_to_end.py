@@ -12,6 +12,7 @@ import pytest
 from hpcserve.bench import BusyLimits
 from hpcserve.nouns import Run
 from hpcserve.report import html, report_of, text
+from hpcserve.scheduler import launcher_for
 from hpcserve.sweep import Outcome, Results, run_sweep
 
 _NEVER_BUSY = BusyLimits(others_share=1.0, steal_share=1.0, dispatch_share=100.0, settle_s=0.0)
@@ -162,11 +163,12 @@ def _await_first_run(results: Path) -> dict[str, Run]:
     raise AssertionError("no run within 100 s")
 
 
-def _finish(sweep_file: Path, results: Path, before: dict[str, Run]) -> None:
+def _finish(sweep_file: Path, results: Path, before: dict[str, Run], *, says: str = "") -> None:
     """A second start measures the rest, repeats nothing and leaves nothing."""
     second = _start(sweep_file, results)
     told, _ = second.communicate(timeout=200)
     assert second.returncode == 0, told
+    assert says in told
     after = Results(folder=results).runs()
     assert after.items() >= before.items()
     assert set(after) == {"near.alone", "near.rate-10", "near.rate-20"}
@@ -196,3 +198,41 @@ def test_a_sweep_killed_with_all_it_started_is_finished_by_a_second_start(
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate(timeout=60)
     _finish(short_sweep_file, results, before)
+
+
+def _submitted(results: Path) -> int:
+    return len(list((results / "submitit").glob("*_submitted.pkl")))
+
+
+@pytest.mark.timeout(400)
+def test_a_second_start_attaches_to_the_job_of_a_killed_login_side(short_sweep_file: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    first = _start(short_sweep_file, results)
+    before = _await_first_run(results)
+    first.kill()
+    first.wait(timeout=60)
+    job = Results(folder=results).read_job()
+    _finish(short_sweep_file, results, before, says="attached to it")
+    assert _submitted(results) == 1
+    assert Results(folder=results).read_job() == job
+    assert first.stdout is not None
+    first.stdout.close()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_terminated_sweep_leaves_nothing_running(
+    number: signal.Signals, code: int, short_sweep_file: Path, tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    first = _start(short_sweep_file, results)
+    _await_first_run(results)
+    first.send_signal(number)
+    os.killpg(first.pid, number)  # as timeout(1) does: the program, then its whole process group
+    told, _ = first.communicate(timeout=120)
+    assert first.returncode == code, told
+    assert "cancelling the job" in told
+    job = Results(folder=results).read_job()
+    assert job is not None
+    assert launcher_for("local").state(job).phase != "running"
+    assert _left_running(results) == []
