@@ -59,7 +59,7 @@ def state_of(handle: JobHandle) -> SchedulerState:
 
 
 def cancel_job(handle: JobHandle, store: Results) -> None:
-    """End the job, wait until it has, and where it was killed before it could, end the services that it left on this host."""
+    """End the job, wait until it has, and end services that it left on this host because it was killed itself."""
     try:
         launcher_for(handle.launcher).cancel(handle)
         while state_of(handle).phase in {"pending", "running"}:  # Slurm takes its time after scancel
