@@ -8,8 +8,10 @@ import pytest
 
 from hpcserve.cli import waiting
 from hpcserve.discovery import start_ticks, write_record
-from hpcserve.errors import ServiceError, UnverifiedError
+from hpcserve.errors import ServiceError, TimeoutExpiredError, UnverifiedError
 from hpcserve.nouns import JobHandle, WorkerState
+from hpcserve.scheduler import SchedulerState
+from hpcserve.scheduler.local import LocalLauncher
 from tests.golden.cases import case
 
 
@@ -36,6 +38,22 @@ def test_one_failed_worker_ends_the_wait_with_its_last_words_though_the_job_runs
     assert "decode-0 on n2 failed: exit code 1" in told
     assert [line for line in told if line.startswith("  ")] == ["  loading", "  CUDA out of memory"]
     assert "the job still holds its nodes; `hpcserve cancel sim-1` ends it" in told
+
+
+def test_the_scheduler_is_asked_again_and_not_at_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_LOOK_S", 0.02)
+    monkeypatch.setattr(waiting, "_ASK_S", 0.3)
+    asked: list[str] = []
+
+    class Says(LocalLauncher):
+        def state(self, handle: JobHandle) -> SchedulerState:
+            asked.append(handle.id)
+            return SchedulerState(word="RUNNING", phase="running", reason="", source="process")
+
+    monkeypatch.setattr(waiting, "launcher_for", lambda _name: Says())
+    with pytest.raises(TimeoutExpiredError):
+        waiting.await_ready(tmp_path, directory_of(tmp_path, "local-1-1@x"), timeout_s=1, show=lambda _: None)
+    assert 2 <= len(asked) <= 5
 
 
 def test_a_job_that_nobody_knows_of_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

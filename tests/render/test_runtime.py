@@ -16,10 +16,16 @@ NASTY = "a b'\"$HOME`id`\\é"
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
 
 
-def entered(tmp_path: Path, runtime: Runtime, *, name: str = "vllm", site: str = "onebox.smollm2") -> Path:
+def entered(
+    tmp_path: Path, runtime: Runtime, *, name: str = "vllm", site: str = "onebox.smollm2", gpu: str = "cpu"
+) -> Path:
     found = case(site)
+    types = {
+        kind: node.model_copy(update={"gpu": node.gpu.model_copy(update={"model": gpu})})
+        for kind, node in found.site.node_types.items()
+    }
     files = runtime_files(
-        site=found.site.model_copy(update={"runtimes": {name: runtime}}),
+        site=found.site.model_copy(update={"runtimes": {name: runtime}, "node_types": types}),
         service=found.service,
         templates=TEMPLATES,
         directory=str(tmp_path / "job"),
@@ -90,10 +96,17 @@ def test_modules_are_loaded_first_and_a_missing_one_stops_everything(tmp_path: P
     assert refused.stdout.splitlines() == ["load", "cuda/12.8"]
 
 
-@pytest.mark.parametrize(("site", "flag"), [("onebox.smollm2", []), ("h100-ib.llama", ["--nv"])])
-def test_a_container_sees_the_job_the_models_and_the_gpus(tmp_path: Path, site: str, flag: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("site", "gpu", "flag"),
+    [
+        ("onebox.smollm2", "cpu", []),
+        ("h100-ib.llama", "H100-SXM", ["--nv"]),
+        ("h100-ib.llama", "MI300X", ["--rocm"]),
+    ],
+)
+def test_a_container_sees_the_job_the_models_and_the_gpus(tmp_path: Path, site: str, gpu: str, flag: list[str]) -> None:
     program(tmp_path / "bin", "apptainer")
-    script = entered(tmp_path, Runtime(kind=RuntimeKind.APPTAINER, path=f"~/{NASTY}.sif"), site=site)
+    script = entered(tmp_path, Runtime(kind=RuntimeKind.APPTAINER, path=f"~/{NASTY}.sif"), site=site, gpu=gpu)
     words, _ = run(script, "vllm", NASTY, path=tmp_path / "bin")
     assert words[: 2 + len(flag)] == ["apptainer", "exec", *flag]
     assert words[-3:] == [f"{tmp_path}/{NASTY}.sif", "vllm", NASTY]
