@@ -20,11 +20,11 @@ announce:
 	@echo "vLLM's CPU build (2.6 GB) and SmolLM2-135M-Instruct (0.3 GB) into ~/.cache/hpcserve. Nothing else is changed."
 
 test: setup packages-with-accounting engine check  ## everything: the fast tests, then real Slurm, vLLM and NIXL
-	$(BIN)/pytest -m real tests/slurm
+	$(BIN)/pytest -m real tests/slurm tests/provision
 	@trap 'slurm/cluster --name $(TEST_CLUSTER) down' EXIT; \
 	slurm/cluster --name $(TEST_CLUSTER) up; \
 	slurm/cluster --name $(TEST_CLUSTER) exec env HPCSERVE_TEST_CLUSTER=$(TEST_CLUSTER) \
-	  $(CURDIR)/$(BIN)/pytest -m real --ignore tests/slurm
+	  $(CURDIR)/$(BIN)/pytest -m real --ignore tests/slurm --ignore tests/provision
 
 check: setup  ## format, lint, types, import contract and the fast tests (no root, no Slurm, no vLLM)
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from hpcserve.nouns import Noun
 
-__all__ = ["BusyLimits", "CpuTimes", "cpu_times", "pressure", "quiet_share", "snapshot"]
+__all__ = ["BusyLimits", "CpuTimes", "cpu_times", "own_ticks", "pressure", "quiet_share", "snapshot"]
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -22,14 +22,14 @@ _PRESSURE = Path("/proc/pressure/cpu")
 class BusyLimits(Noun):
     """When a host is too busy to measure on.
 
-    On a CPU-only cluster the engines themselves use every core, so the load during a run says nothing. What others do
-    shows right before and right after it, while the service has no request: more than a quarter of all cores busy then,
-    and still busy a few seconds later, is somebody else's work. During the run, what the hypervisor took away (steal)
-    and how late the load generator sent its requests show it.
+    On a CPU-only cluster the engines themselves use every core. What others do shows right before and right after a
+    run, while the service has no request: more than a quarter of all cores busy then, and still busy a few seconds
+    later, is somebody else's work. During the run, the work of all cores less that of the service and of the load
+    generator shows it, and so do what the hypervisor took away (steal) and how late requests were sent.
     """
 
     others_share: NonNegative = 0.25
-    """Of all cores, while the service is idle."""
+    """Of all cores."""
     steal_share: NonNegative = 0.05
     dispatch_share: NonNegative = 0.05
     """95th percentile of the generator's delay, as a share of the TTFT limit: it is an error of that size in TTFT."""
@@ -45,10 +45,14 @@ class CpuTimes:
     idle: int
     steal: int
 
+    def busy_since(self, earlier: "CpuTimes") -> int:
+        """Ticks of all cores together that did something."""
+        return (self.total - earlier.total) - (self.idle - earlier.idle)
+
     def busy_share_since(self, earlier: "CpuTimes") -> float:
         """Share of all cores that did something, steal included."""
         total = self.total - earlier.total
-        return 1 - (self.idle - earlier.idle) / total if total else 0.0
+        return self.busy_since(earlier) / total if total else 0.0
 
     def steal_share_since(self, earlier: "CpuTimes") -> float:
         """Share of all cores that the hypervisor gave to others."""
@@ -60,6 +64,31 @@ def cpu_times(stat: Path = Path("/proc/stat")) -> CpuTimes:
     """The first line of `/proc/stat`: user nice system idle iowait irq softirq steal (proc(5)); guest is in user."""
     fields = [int(field) for field in stat.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
     return CpuTimes(total=sum(fields), idle=fields[3] + fields[4], steal=fields[7])
+
+
+def own_ticks(job_directory: Path, proc: Path = Path("/proc")) -> int:
+    """Ticks that the processes of a job on this host, and this process with what it ran, have used so far.
+
+    A job's processes are those of every session in which one names the job in its environment (`HPCSERVE_JOB`): engines
+    overwrite the environment of some of theirs. What ended meanwhile counts where its parent has waited for it.
+    """
+    mark = b"HPCSERVE_JOB=" + str(job_directory).encode()
+    sessions: set[str] = set()
+    used: dict[str, int] = {}
+    for process in proc.iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            # proc(5), after the name in parentheses: state ppid pgrp session ... utime stime cutime cstime
+            fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                sessions.add(fields[3])
+        except OSError:  # it ended, or it is somebody else's
+            continue
+        used[fields[3]] = used.get(fields[3], 0) + sum(map(int, fields[11:15]))
+    times = os.times()
+    own_s = times.user + times.system + times.children_user + times.children_system
+    return sum(used[session] for session in sessions) + round(own_s * os.sysconf("SC_CLK_TCK"))
 
 
 def quiet_share(limits: BusyLimits, *, window_s: float = 1.0, settle_s: float | None = None) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import httpx
 
 from hpcserve.bench.counters import Tally, read_tally
-from hpcserve.bench.host import BusyLimits, cpu_times, pressure, quiet_share, snapshot
+from hpcserve.bench.host import BusyLimits, cpu_times, own_ticks, pressure, quiet_share, snapshot
 from hpcserve.bench.record import Point, load_of, now_utc, run_of
 from hpcserve.bench.target import Target, generations
 from hpcserve.bench.validity import Evidence, judge
@@ -50,13 +50,16 @@ async def measure(
     """
     environment, started_utc = snapshot(), now_utc()
     others_before = await asyncio.to_thread(quiet_share, limits)
-    workers, cpu, first = generations(target.directory), cpu_times(), await read_tally(client, target.pullers)
+    workers, first = generations(target.directory), await read_tally(client, target.pullers)
+    own, cpu = own_ticks(target.directory), cpu_times()
     try:
         offered = await offer(first)
         moved = await read_tally(client, target.pullers) - first
     except ServiceError as error:
         offered, moved = Offered(generator="unknown", samples=(), duration_s=0.0, failures=(str(error),)), Tally()
-    steal = cpu_times().steal_share_since(cpu)
+    then = cpu_times()
+    steal, worked = then.steal_share_since(cpu), own_ticks(target.directory) - own
+    others_during = max(0, then.busy_since(cpu) - worked) / max(1, then.total - cpu.total)
     others_after = await asyncio.to_thread(quiet_share, limits, settle_s=_AFTERMATH_S)
     load = load_of(point, target.service, generator=offered.generator, argv=offered.argv)
     backwards = ("a counter of KV transfers went backwards",) if min(moved.count, moved.bytes, moved.failed) < 0 else ()
@@ -81,6 +84,7 @@ async def measure(
         generations_before=workers,
         generations_after=generations(target.directory),
         others_before=others_before,
+        others_during=others_during,
         others_after=others_after,
         steal=steal,
         dispatch_delays_ms=offered.dispatch_delays_ms,
@@ -99,7 +103,7 @@ async def measure(
             **environment,
             "engines": ", ".join(target.engines),
             "cpu_pressure_after": pressure(),
-            "others_share": f"{others_before:.2f} before, {others_after:.2f} after",
+            "others_share": f"{others_before:.2f} before, {others_during:.2f} during, {others_after:.2f} after",
             "steal_share": f"{steal:.3f}",
             "warm_up_requests": str(offered.warm_ups),
         },

@@ -32,6 +32,7 @@ class Evidence:
     generations_before: Mapping[str, str] = field(default_factory=dict)
     generations_after: Mapping[str, str] = field(default_factory=dict)
     others_before: float = 0.0
+    others_during: float = 0.0
     others_after: float = 0.0
     steal: float = 0.0
     dispatch_delays_ms: Sequence[float] = ()
@@ -108,7 +109,10 @@ def _of_workers(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_host(evidence: Evidence, limits: BusyLimits) -> Iterator[str]:
-    for when, share in (("before", evidence.others_before), ("after", evidence.others_after)):
+    others = (("before", evidence.others_before), ("after", evidence.others_after))
+    if evidence.others_during > limits.others_share:
+        yield f"the machine was too busy to measure: others used {evidence.others_during:.0%} of its cores in the run"
+    for when, share in others:
         if share > limits.others_share:
             yield f"the machine was too busy to measure: {share:.0%} of its cores were in use {when} the run"
     if evidence.steal > limits.steal_share:
