@@ -31,12 +31,13 @@ check: setup  ## format, lint, types, import contract and the fast tests (no roo
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest -n 2 -m "not real"
+	$(BIN)/pytest -n 2 -m "not real and not soak"
 
 verify: setup packages engine  ## soaks and long runs; not part of `make test`
 	@trap 'slurm/cluster --name $(TEST_CLUSTER) down' EXIT; \
 	slurm/cluster --name $(TEST_CLUSTER) up; \
-	slurm/cluster --name $(TEST_CLUSTER) exec $(CURDIR)/$(BIN)/pytest -m soak --timeout 3600
+	slurm/cluster --name $(TEST_CLUSTER) exec env HPCSERVE_TEST_CLUSTER=$(TEST_CLUSTER) \
+	  $(CURDIR)/$(BIN)/pytest -m soak
 
 setup: $(VENV)/.installed  ## the project's own virtual environment
 
