@@ -120,6 +120,7 @@ def test_directives_stand_right_after_the_shebang_with_plain_line_ends() -> None
 
 
 @pytest.mark.real
+@pytest.mark.whole_cluster
 def test_the_real_sbatch_takes_the_script_and_reads_the_names(tmp_path: Path) -> None:
     nasty = tmp_path / "a b'\"$HOME`id`%j é#"
     (nasty / "logs").mkdir(parents=True)

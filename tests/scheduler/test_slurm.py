@@ -151,11 +151,16 @@ def real_job(directory: Path, body: str, *options: str) -> Job:
 @pytest.mark.real
 def test_a_real_job_runs_is_seen_and_is_cancelled(tmp_path: Path) -> None:
     launcher = launcher_for("slurm")
-    made = launcher.submit(real_job(tmp_path / "a b", "sleep 60"))
+    told = tmp_path / "told"
+    body = f"trap 'echo told >{told}; kill %1; exit 0' TERM; sleep 60 & touch {tmp_path}/trapped; wait"
+    made = launcher.submit(real_job(tmp_path / "a b", body))
     assert await_phase(launcher, made, {"running"}).nodes
+    end = time.monotonic() + 20
+    while not (tmp_path / "trapped").exists() and time.monotonic() < end:
+        time.sleep(0.1)
     launcher.cancel(made)
-    found = await_phase(launcher, made, {"ended", "failed"})
-    assert found.word == "CANCELLED"
+    assert await_phase(launcher, made, {"ended", "failed"}).word == "COMPLETED"
+    assert told.read_text() == "told\n", "a running job is told to stop before it is cancelled"
 
 
 @pytest.mark.real
