@@ -204,7 +204,8 @@ def test_a_signal_to_every_process_at_once_as_scancel_gives_it_ends_all_and_star
     for pid in sorted(job.living(), reverse=True):  # workers and router before their agents
         os.kill(pid, signal.SIGTERM)
         time.sleep(0.02)
-    assert set(job.stop_all().values()) == {0}
+    assert {agent.wait(40) for agent in job.agents.values()} == {0}
+    job.agents.clear()
     assert job.living() == {}
     assert {job.phase("prefill-0"), job.phase("decode-0")} == {"stopped"}
     for node in job.nodes:
