@@ -299,6 +299,8 @@ def test_an_agent_that_is_killed_again_and_again_never_has_two_of_a_worker(job: 
         time.sleep(0.6 + chance.random())
         job.kill_agent(other)
     job.start(other)
+    last = job.agents[other].pid  # until it has reported, a signal may still end it without a word
+    wait_for("its report", lambda: (node := job.node(other)) is not None and node.agent_pid == last)
     job.await_ready()
     engines = [command for command in job.living().values() if "hpcserve.simengine serve" in command]
     assert len(engines) == 2
