@@ -1,5 +1,6 @@
 """Whole agents on two nodes of this host with the simulated engine: what users and faults do to a job."""
 
+import http.server
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from hpcserve.agent import GAVE_UP, NOT_ALONE
+from hpcserve.agent.processes import session_members
 from hpcserve.discovery import Watch, is_running
 from hpcserve.nouns import Plan, Role
 from tests.agent.harness import LocalJob, wait_for
@@ -122,6 +124,51 @@ def test_a_worker_that_died_while_no_agent_looked_is_started_again(served: Local
     os.kill(before.pid, signal.SIGKILL)
     served.start(before.node)
     assert served.new_generation("decode-0", before.generation).pid != before.pid
+
+
+class Impostor(http.server.BaseHTTPRequestHandler):
+    """Says that it is healthy, whatever it is asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+def test_anothers_health_is_not_the_workers_and_what_a_dead_worker_left_is_ended(served: LocalJob) -> None:
+    before = served.endpoint("decode-0")
+    assert before is not None
+    served.kill_agent(before.node)
+    os.kill(before.pid, signal.SIGKILL)
+    script = served.directory / "workers" / "decode-0.sh"
+    kept = script.read_text()
+    script.write_text("#!/bin/bash\nsleep 600 &\nexec sleep 601\n")
+    served.start(before.node)
+    wait_for("another start", lambda: served.endpoint("decode-0") is None and served.phase("decode-0") == "starting")
+    host, port = before.url.removeprefix("http://").split(":")
+    with http.server.ThreadingHTTPServer((host, int(port)), Impostor) as impostor:
+        threading.Thread(target=impostor.serve_forever).start()
+
+        def refused() -> bool:
+            state = served.state("decode-0")
+            return state is not None and "not from this worker" in state.detail
+
+        wait_for("its refusal", refused)
+        impostor.shutdown()
+
+    wait_for("a start after it", lambda: served.phase("decode-0") == "starting")
+    record = served.process("decode-0")
+    assert record is not None
+    wait_for("its child", lambda: len(session_members(record.pid)) == 2)
+    served.kill_agent(before.node)
+    os.kill(record.pid, signal.SIGKILL)
+    assert wait_for("its end", lambda: len(session_members(record.pid)) == 1)
+    script.write_text(kept)
+    served.start(before.node)
+    assert served.new_generation("decode-0", before.generation).url == before.url
+    assert session_members(record.pid) == ()
 
 
 def test_the_router_comes_back_on_the_same_port(served: LocalJob) -> None:
