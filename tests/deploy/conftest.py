@@ -20,31 +20,43 @@ def safetensors(path: Path, *, size_bytes: int = 16, cut_bytes: int = 0) -> None
     path.write_bytes(data[: len(data) - cut_bytes])
 
 
-@pytest.fixture
-def site_file(tmp_path: Path) -> Path:
-    """The shipped `local` site with its folders under tmp_path."""
+def write_site(folder: Path) -> Path:
+    """The shipped `local` site with its folders under `folder`."""
     text = (ROOT / "site_configs" / "local.yaml").read_text(encoding="utf-8")
     paths = {"~/.local/share/hpcserve/jobs": "jobs", "~/.cache/hpcserve/models": "models"}
     for shipped, name in paths.items():
         assert shipped in text
-        text = text.replace(shipped, str(tmp_path / name))
-    path = tmp_path / "here.yaml"
+        text = text.replace(shipped, str(folder / name))
+    path = folder / "here.yaml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
+def write_model(folder: Path) -> Path:
+    """A model directory with one shard."""
+    model = folder / "models" / "SmolLM2-135M-Instruct"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text(json.dumps(CONFIGS["smollm2"]))
+    safetensors(model / "model.safetensors")
+    return model
+
+
+def write_service(folder: Path) -> Path:
+    path = folder / "sim.yaml"
+    path.write_text(SERVICE.read_text(encoding="utf-8"), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def site_file(tmp_path: Path) -> Path:
+    return write_site(tmp_path)
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A model directory with one shard."""
-    folder = tmp_path / "models" / "SmolLM2-135M-Instruct"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(CONFIGS["smollm2"]))
-    safetensors(folder / "model.safetensors")
-    return folder
+    return write_model(tmp_path)
 
 
 @pytest.fixture
 def service_file(tmp_path: Path, model: Path) -> Path:  # noqa: ARG001 - a service is of no use without its model
-    path = tmp_path / "sim.yaml"
-    path.write_text(SERVICE.read_text(encoding="utf-8"), encoding="utf-8")
-    return path
+    return write_service(tmp_path)
