@@ -33,11 +33,12 @@ check: setup  ## format, lint, types, import contract and the fast tests (no roo
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest -n 2 -m "not real and not soak"
 
-verify: setup packages engine  ## soaks and long runs; not part of `make test`
+verify: setup packages engine  ## soaks and long runs, over an hour; not part of `make test`
+	$(BIN)/pytest -m soak tests/router
 	@trap 'slurm/cluster --name $(TEST_CLUSTER) down' EXIT; \
 	slurm/cluster --name $(TEST_CLUSTER) up; \
 	slurm/cluster --name $(TEST_CLUSTER) exec env HPCSERVE_TEST_CLUSTER=$(TEST_CLUSTER) \
-	  $(CURDIR)/$(BIN)/pytest -m soak
+	  $(CURDIR)/$(BIN)/pytest -m soak tests/real
 
 setup: $(VENV)/.installed  ## the project's own virtual environment
 
@@ -50,8 +51,8 @@ $(VENV)/.installed: pyproject.toml
 packages:  ## Debian packages of the one-machine cluster (Slurm, munge, iproute2), where they are missing
 	@slurm/packages
 
-packages-with-accounting:
-	@slurm/packages --accounting slurmdbd
+packages-with-accounting:  # and what tests compare with and import from; Open MPI for `hpcserve site measure`
+	@HPCSERVE_MORE_PACKAGES="chromium fonts-dejavu-core ibsim-utils infiniband-diags iperf3 libopenmpi3 libpmix-dev opensm" slurm/packages --accounting slurmdbd
 
 engine: setup  ## vLLM for CPU in an environment of its own, and the SmolLM2-135M model
 	@$(BIN)/hpcserve engine install

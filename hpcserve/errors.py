@@ -13,6 +13,7 @@
 Exit 0 is success that was verified; 130 is Ctrl-C after cleaning up.
 """
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,7 +29,10 @@ __all__ = [
     "ServiceError",
     "TimeoutExpiredError",
     "UnverifiedError",
+    "refused",
 ]
+
+_NOT_PERMITTED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class HpcserveError(Exception):
@@ -115,3 +119,9 @@ class UnverifiedError(HpcserveError):
     """It ran, but the proof that it worked is missing."""
 
     exit_code = 9
+
+
+def refused(error: OSError, what: str, *, remedy: str) -> HpcserveError:
+    """What the operating system refused, as an error: a MissingToolError where a permission is missing."""
+    kind = MissingToolError if error.errno in _NOT_PERMITTED else HpcserveError
+    return kind(f"{what}: {error.strerror or error}", remedy=remedy)

@@ -19,6 +19,7 @@ from hpcserve.nouns import (
     NicKind,
     NodeGroup,
     NodeType,
+    NvlinkDomain,
     NvlinkIsland,
     Partition,
     Paths,
@@ -56,7 +57,7 @@ def rates() -> st.SearchStrategy[Rate]:
     """Few values, so that ties are common."""
     return st.builds(
         Rate,
-        nominal_gb_per_s=st.sampled_from([0.125, 1.0, 25.0, 50.0, 450.0]),
+        nominal_gb_per_s=st.sampled_from([0.125, 1.0, 25.0, 50.0, 150.0]),
         efficiency=st.sampled_from([0.5, 0.956, 1.0]),
         source=st.just("drawn"),
     )
@@ -103,6 +104,8 @@ def sites(draw: st.DrawFn, *, most_leaves: int = 3, most_nodes_per_leaf: int = 2
     below = [f"leaf{number}" for number, under in enumerate(under_spine) if under]
     if below:
         switches.append(Switch(name="spine", switches=",".join(below)))
+    racked = draw(st.lists(st.sampled_from(sorted(names)), unique=True, max_size=4)) if len(names) > 1 else []
+    cut = draw(st.integers(0, len(racked)))
     return Site(
         schema_="hpcserve.site/1",
         name="drawn",
@@ -111,6 +114,11 @@ def sites(draw: st.DrawFn, *, most_leaves: int = 3, most_nodes_per_leaf: int = 2
         nodes=tuple(NodeGroup(hosts=name, type=draw(st.sampled_from(sorted(kinds)))) for name in sorted(names)),
         partitions={"main": Partition(hosts=",".join(sorted(names)), max_time="7-00:00:00", account_required=False)},
         switches=tuple(switches),
+        nvlink_domains=tuple(
+            NvlinkDomain(name=f"rack{number}", hosts=",".join(hosts), rate=draw(rates()))
+            for number, hosts in enumerate((racked[:cut], racked[cut:]))
+            if hosts
+        ),
         networks=Networks(control=Network(interface="ctl0"), data=Network(subnet="10.1.0.0/16")),
         slurm=SlurmDialect(gpu_request="gres", exclusive=draw(st.booleans()), switches_option=draw(st.booleans())),
         transport=Transport(ucx={"UCX_TLS": "tcp"}),
@@ -180,8 +188,9 @@ def cases(
 
 
 def allocation_of(site: Site, plan: Plan) -> Allocation:
-    """The nodes of a plan as their agents would find them if they are just what the site says."""
+    """The nodes of a plan as their agents would find them if they are just what the site says, the head node first."""
     kinds = hosts_of(site)
+    names = (plan.router.node, *(name for name in kinds if name in plan.nodes and name != plan.router.node))
     return Allocation(
         nodes=tuple(
             GrantedNode(
@@ -196,6 +205,6 @@ def allocation_of(site: Site, plan: Plan) -> Allocation:
                 agent_pid=1,
                 generation="1",
             )
-            for number, name in enumerate((name for name in kinds if name in plan.nodes), start=1)
+            for number, name in enumerate(names, start=1)
         )
     )

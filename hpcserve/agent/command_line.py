@@ -80,7 +80,11 @@ async def _run(options: Options, *, environment: Mapping[str, str], pace: Pace) 
     try:
         prepared = await _unless_stopped(options, environment, pace, stopping)
         if prepared is not None:
-            await keep_alive(*prepared, stopping)
+            station, plan = prepared
+            if station is None:  # an unfit node only waits for the job's end; a head node also judges it meanwhile
+                await stopping.wait()
+            else:
+                await keep_alive(station, plan, stopping)
     except HpcserveError as error:
         LOG.error("%s", error)
         failures.append(JobFailure(reason=str(error), where=f"agent of {options.node}", life=options.life))
@@ -104,7 +108,7 @@ def _record_failure(options: Options, failure: JobFailure) -> None:
 
 async def _unless_stopped(
     options: Options, environment: Mapping[str, str], pace: Pace, stopping: asyncio.Event
-) -> tuple[Station, Plan] | None:
+) -> tuple[Station | None, Plan] | None:
     """What preparing gives, or None where the stop comes first, which ends it."""
     preparing = asyncio.create_task(prepare(options, environment=environment, pace=pace))
     stop = asyncio.create_task(stopping.wait())

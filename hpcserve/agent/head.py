@@ -5,9 +5,10 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from hpcserve.agent.fitness import unfit_nodes
 from hpcserve.agent.life import DECIDED, Decided, is_of
 from hpcserve.agent.pace import Pace
-from hpcserve.discovery import await_records, read_records, remove_tree, write_record
+from hpcserve.discovery import await_records, read_dir_record, read_records, remove_tree, typed_path, write_record
 from hpcserve.engines import Adapter, peer_gpus, transfer_rates
 from hpcserve.errors import NotFoundError, ServiceError
 from hpcserve.fabric import fabric_of
@@ -18,6 +19,7 @@ from hpcserve.nouns import (
     GrantedNode,
     Heartbeat,
     JobFile,
+    Measurement,
     ModelShape,
     Plan,
     PlannedWorker,
@@ -38,8 +40,7 @@ def granted_names(asked: Plan, environment: Mapping[str, str], *, head: str, cou
 
     Raises ServiceError where that list is not of `count` nodes with the head in it.
     """
-    # The step's own nodes: an allocation may be larger than what one service was given of it (srun(1)).
-    listed = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST")
+    listed = _listed(asked, environment)
     names = expand_hosts(listed) if listed else asked.nodes
     if len(names) != count or head not in names:
         raise ServiceError(
@@ -48,9 +49,18 @@ def granted_names(asked: Plan, environment: Mapping[str, str], *, head: str, cou
     return (head, *(name for name in names if name != head))
 
 
+def _listed(asked: Plan, environment: Mapping[str, str]) -> str | None:
+    """Slurm's host list, of all components of a job that has several: each is a variable of its own (sbatch(1))."""
+    if asked.further_asks:
+        components = (environment.get(f"SLURM_JOB_NODELIST_HET_GROUP_{number}") for number in range(len(asked.asks)))
+        return ",".join(filter(None, components))
+    # The step's own nodes: an allocation may be larger than what one service was given of it (srun(1)).
+    return environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST")
+
+
 def _model_directory(service: Service, site: Site) -> Path:
     """Where the model lies: as written, below the home, or below the site's models."""
-    return Path(site.paths.models).expanduser() / Path(service.model).expanduser()
+    return typed_path(site.paths.models) / typed_path(service.model)
 
 
 async def decide(
@@ -66,8 +76,10 @@ async def decide(
 ) -> None:
     """Await every node's report, place, write `plan.json` and `workers/*.sh`, and last of all `decided.json`.
 
-    Raises TimeoutExpiredError naming the nodes that did not report, PlacementError where what was granted does not do.
+    Nodes that refused themselves are left out. Raises ServiceError where those are more than the spares,
+    TimeoutExpiredError naming the nodes that did not report, PlacementError where what was granted does not do.
     """
+    spare = len(names) - len(asked.nodes)
     reports = await await_records(
         job_directory,
         "nodes",
@@ -75,8 +87,9 @@ async def decide(
         GrantedNode,
         deadline_s=pace.nodes_s,
         accept=lambda node: is_of(life, node.generation),
+        excused=lambda: unfit_nodes(job_directory, life, spare=spare),
     )
-    allocation = Allocation(nodes=tuple(reports[name] for name in names))
+    allocation = Allocation(nodes=tuple(reports[name] for name in names if name in reports))
     await asyncio.to_thread(
         _write,
         job_directory=job_directory,
@@ -101,7 +114,7 @@ def _write(
 ) -> None:
     model = _model_directory(service, site)
     plan = place(
-        fabric=fabric_of(site),
+        fabric=fabric_of(site, measured=read_dir_record(job_directory, "measured.json", Measurement)),
         site=site,
         shape=_shape(service, model),
         service=service,
@@ -163,12 +176,20 @@ def _shape(service: Service, model: Path) -> ModelShape:
     try:
         text = config.read_text(encoding="utf-8")
         weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+        side = model / "hf_quant_config.json"
+        quantisation = side.read_text(encoding="utf-8", errors="replace") if side.is_file() else None
     except OSError as error:
         raise NotFoundError(
             f"the model's {config} cannot be read on this node: {error.strerror}",
             remedy="paths.models of the site must be the same directory on every node",
         ) from None
-    return shape_of(text, name=service.served_name, source=str(config), weights_bytes=weights or None)
+    return shape_of(
+        text,
+        name=service.served_name,
+        source=str(config),
+        weights_bytes=weights or None,
+        quantisation_text=quantisation,
+    )
 
 
 def _why(plan: Plan, worker: PlannedWorker) -> str:

@@ -1,34 +1,13 @@
 """Which of a node's addresses is on a network of the site."""
 
 import ipaddress
-import json
 from collections.abc import Sequence
 
 from hpcserve.errors import ServiceError
-from hpcserve.nouns import Network, Noun
+from hpcserve.nouns import Network
+from hpcserve.site.host_text import Interface
 
-__all__ = ["Interface", "address_on", "host_in_url", "interfaces_in"]
-
-
-class Interface(Noun):
-    """One interface and its addresses, in the kernel's order."""
-
-    name: str
-    addresses: tuple[str, ...]
-
-
-def interfaces_in(ip_output: str) -> tuple[Interface, ...]:
-    """What `ip -json address show` printed: interfaces and their addresses, but for link-local ones."""
-    found = []
-    for entry in json.loads(ip_output):
-        addresses = tuple(
-            str(info["local"])
-            for info in entry.get("addr_info", ())
-            if info.get("scope") != "link" and "local" in info and not info.get("tentative")
-        )
-        # `ip` prints names of virtual interfaces as `eth0@if12` in text, but not in JSON
-        found.append(Interface(name=str(entry["ifname"]), addresses=addresses))
-    return tuple(found)
+__all__ = ["address_on", "host_in_url"]
 
 
 def address_on(network: Network, interfaces: Sequence[Interface], *, called: str) -> str:
@@ -41,7 +20,7 @@ def address_on(network: Network, interfaces: Sequence[Interface], *, called: str
         ipaddress.ip_address(address)
         for interface in interfaces
         if network.interface is None or interface.name == network.interface
-        for address in interface.addresses
+        for address in interface.usable_addresses
         if subnet is None or ipaddress.ip_address(address) in subnet
     ]
     if not fitting:
@@ -53,9 +32,9 @@ def address_on(network: Network, interfaces: Sequence[Interface], *, called: str
             )
             if part
         )
-        has = ", ".join(f"{each.name} {' '.join(each.addresses) or '(no address)'}" for each in interfaces) or "nothing"
+        has = ", ".join(f"{one.name} {' '.join(one.usable_addresses) or '(no address)'}" for one in interfaces)
         raise ServiceError(
-            f"this node has no address on the {called} network ({wanted}); it has {has}",
+            f"this node has no address on the {called} network ({wanted}); it has {has or 'nothing'}",
             remedy=f"correct networks.{called} in the site file, or bring the interface up",
         )
     return str(min(fitting, key=lambda address: address.version))

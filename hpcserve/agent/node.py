@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcserve.agent.gpus import SMI_COMMAND, granted_gpus, granted_slots, seen_gpus
 from hpcserve.agent.life import fresh_generation, is_of
-from hpcserve.agent.network import address_on, interfaces_in
+from hpcserve.agent.network import address_on
 from hpcserve.agent.pace import Pace
 from hpcserve.agent.ports import Ports, reserve
 from hpcserve.discovery import read_dir_record
@@ -16,6 +16,7 @@ from hpcserve.engines import Adapter
 from hpcserve.errors import MissingToolError, ServiceError
 from hpcserve.nouns import EngineFacts, GrantedGpu, GrantedNode, NodeType, Service, Site
 from hpcserve.site import hosts_of
+from hpcserve.site.host_text import parse_ip_addresses
 from hpcserve.wire import UnreadableRecordError, decode_record
 
 __all__ = ["examine"]
@@ -39,7 +40,7 @@ async def examine(
     """This node, and the ports that are held for its workers from now on.
 
     An agent that was restarted finds what it found before, with the same ports. Raises ServiceError or
-    MissingToolError where the node is not what the site file says.
+    MissingToolError where the node is not what the site file says, InputError where `ip` prints no list of interfaces.
     """
     known = _known(job_directory, name, life)
     if known is not None:
@@ -52,14 +53,15 @@ async def examine(
         raise ServiceError(
             f"node {name} is not in the site file of {site.name}", remedy="add it under `nodes` in the site file"
         )
-    interfaces = interfaces_in(await _output(("ip", "-json", "address", "show"), timeout_s=pace.facts_s))
+    asked = ("ip", "-json", "address", "show")
+    interfaces = parse_ip_addresses(await _output(asked, timeout_s=pace.facts_s), f"{name}: {' '.join(asked)}")
     control = address_on(site.networks.control, interfaces, called="control")
     data = address_on(site.networks.data, interfaces, called="data")
     gpus = await _gpus(kind, environment, pace)
     engine = await _engine(job_directory, service, adapter, pace)
-    # Of each slot's block the first port is for HTTP, the others for one side channel per rank: a worker has no more
-    # ranks than the node has slots. The last block is for a router.
-    sizes = [1 + len(gpus)] * len(gpus) + [1]
+    # Of each slot's block the first port is for HTTP, the next for one side channel per rank (a worker has no more
+    # ranks than the node has slots), then two for KV events. The last block is for a router.
+    sizes = [3 + len(gpus)] * len(gpus) + [1]
     ports = reserve((control, data), sizes, fixed_last=service.router.port if is_head else None)
     node = GrantedNode(
         name=name,

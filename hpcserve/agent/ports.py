@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from hpcserve.errors import ServiceError
 
-__all__ = ["Ports", "reserve"]
+__all__ = ["Ports", "listen", "reserve"]
 
 _FIRST, _LAST = 15000, 32767
 """Below Linux's ephemeral range (ip_local_port_range, 32768-60999), so that no outgoing connection takes one meanwhile;
@@ -80,6 +80,22 @@ def reserve(addresses: Sequence[str], sizes: Sequence[int], *, fixed_last: int |
     return ports
 
 
+def listen(address: str, port: int) -> socket.socket:
+    """A listening socket on a held port, even where connections of an earlier program linger; raises OSError."""
+    listener = socket.socket(_family(address), socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+_BACKLOG = 4096
+
+
 def _fixed_block(addresses: Sequence[str], first: int, size: int) -> dict[tuple[str, int], socket.socket]:
     held = _block(addresses, first, size)
     if held is None:
@@ -118,7 +134,7 @@ def _block(addresses: Sequence[str], first: int, size: int) -> dict[tuple[str, i
 
 
 def _bound(address: str, port: int, *, alone: bool) -> socket.socket:
-    held = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    held = socket.socket(_family(address), socket.SOCK_STREAM)
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0 if alone else 1)
         held.bind((address, port))
@@ -127,3 +143,7 @@ def _bound(address: str, port: int, *, alone: bool) -> socket.socket:
         held.close()
         raise
     return held
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET

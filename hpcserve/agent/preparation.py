@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcserve.agent.fitness import refusal_of
 from hpcserve.agent.head import decide, granted_names
 from hpcserve.agent.life import is_decided, is_of
 from hpcserve.agent.node import examine
@@ -13,7 +14,7 @@ from hpcserve.agent.pace import Pace
 from hpcserve.agent.processes import end_leftovers
 from hpcserve.agent.station import LOG, Station
 from hpcserve.discovery import read_dir_record, write_record
-from hpcserve.engines import adapter_for
+from hpcserve.engines import Adapter, adapter_for
 from hpcserve.errors import NotFoundError, TimeoutExpiredError
 from hpcserve.nouns import Plan, Service, Site
 from hpcserve.site import load_service, load_site
@@ -35,8 +36,10 @@ class Options:
     life: str
 
 
-async def prepare(options: Options, *, environment: Mapping[str, str], pace: Pace) -> tuple[Station, Plan]:
+async def prepare(options: Options, *, environment: Mapping[str, str], pace: Pace) -> tuple[Station | None, Plan]:
     """The node's station, reported in `nodes/`, and the plan of this life, which the head node makes.
+
+    No station where the node is unfit and the job has spares; a head node that is unfit still makes the plan.
 
     Raises an HpcserveError where the job cannot be: inputs, node, engine, grant or plan are not what they must be.
     """
@@ -52,6 +55,13 @@ async def prepare(options: Options, *, environment: Mapping[str, str], pace: Pac
         LOG.warning("%s: ended what an earlier life of the job left: %s", options.node, ", ".join(ended))
     site, service = _inputs(options.job)
     adapter = adapter_for(service.engine)
+    unfit = await refusal_of(
+        options.job, options.node, options.life, site=site, service=service, environment=environment
+    )
+    if unfit is not None:
+        return None, await _plan(
+            options, site=site, service=service, adapter=adapter, environment=environment, pace=pace
+        )
     node, ports = await examine(
         options.node,
         job_directory=options.job,
@@ -65,6 +75,30 @@ async def prepare(options: Options, *, environment: Mapping[str, str], pace: Pac
     )
     write_record(options.job / "nodes" / f"{options.node}.json", node)
     LOG.info("%s: %d slots, control %s, data %s", node.name, len(node.gpus), node.control_address, node.data_address)
+    plan = await _plan(options, site=site, service=service, adapter=adapter, environment=environment, pace=pace)
+    station = Station(
+        job_directory=options.job,
+        life=options.life,
+        node=node,
+        service=service,
+        adapter=adapter,
+        engine_key=_text(options.job / "keys" / "engine.key").strip(),
+        ports=ports,
+        pace=pace,
+    )
+    return station, plan
+
+
+async def _plan(
+    options: Options,
+    *,
+    site: Site,
+    service: Service,
+    adapter: Adapter,
+    environment: Mapping[str, str],
+    pace: Pace,
+) -> Plan:
+    """The plan of this life: made here on the head node, awaited elsewhere."""
     plan = _decided_plan(options)
     if plan is None and options.head:
         asked = read_dir_record(options.job, "plan.asked.json", Plan)
@@ -80,19 +114,7 @@ async def prepare(options: Options, *, environment: Mapping[str, str], pace: Pac
             adapter=adapter,
             pace=pace,
         )
-    if plan is None:
-        plan = await _await_plan(options, pace)
-    station = Station(
-        job_directory=options.job,
-        life=options.life,
-        node=node,
-        service=service,
-        adapter=adapter,
-        engine_key=_text(options.job / "keys" / "engine.key").strip(),
-        ports=ports,
-        pace=pace,
-    )
-    return station, plan
+    return plan if plan is not None else await _await_plan(options, pace)
 
 
 def _inputs(job: Path) -> tuple[Site, Service]:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -96,10 +97,11 @@ def start(
     log_path: Path,
     environment: Mapping[str, str],
     directory: Path,
+    sockets: tuple[socket.socket, ...] = (),
 ) -> Program:
     """Start `argv` in a session of its own, its output appended to `log_path`, its pid recorded before it runs.
 
-    Raises OSError; nothing runs then.
+    It inherits `sockets` under the same numbers. Raises OSError; nothing runs then.
     """
     with log_path.open("ab") as log:
         child = subprocess.Popen(
@@ -112,6 +114,7 @@ def start(
                 name: value for name, value in environment.items() if name == _JOB or not name.startswith(_OF_THE_STEP)
             },
             start_new_session=True,
+            pass_fds=[each.fileno() for each in sockets],
         )
     if child.stdin is None:
         raise AssertionError("Popen with stdin=PIPE has a stdin")

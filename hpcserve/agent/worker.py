@@ -103,7 +103,7 @@ class Worker:
 
     def _start(self) -> Program:
         """Raises OSError, also where a port that this worker needs is somebody else's now."""
-        needed = {self._port, *self._side_channel_ports()}
+        needed = {self._port, *self._side_channel_ports(), *(self._event_ports() or ())}
         taken = needed & set(self._station.ports.hold())
         if taken:
             raise OSError(f"port {min(taken)} is held by another process of this node")
@@ -126,6 +126,9 @@ class Worker:
     def _side_channel_ports(self) -> range:
         first = self._planned.side_channel_port
         return range(0) if first is None else range(first, first + self._planned.tensor_parallel)
+
+    def _event_ports(self) -> tuple[int, int] | None:
+        return self._station.adapter.event_ports(self._station.service, self._planned)
 
     async def _live(self, program: Program, stopping: asyncio.Event) -> _Death | None:
         """From its start to its end; None where the end was asked for."""
@@ -211,6 +214,8 @@ class Worker:
     def _endpoint(self, program: Program, proof: Proof) -> Endpoint:
         station = self._station
         counters = station.adapter.read_counters(proof.metrics_text)
+        host = host_in_url(station.node.control_address)
+        events = [f"tcp://{host}:{port}" for port in self._event_ports() or ()]
         return Endpoint(
             id=self.id,
             generation=program.record.generation,
@@ -223,6 +228,8 @@ class Worker:
             engine_version=station.node.engine.version,
             handoff=station.adapter.handoff(station.service, self._planned, station.node.engine, counters),
             max_model_len=proof.max_model_len,
+            events_url=events[0] if events else None,
+            events_replay_url=events[1] if events else None,
             simulated=station.node.engine.platform == "simulated",
         )
 

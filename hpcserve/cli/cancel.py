@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hpcserve.cli.options import examples, job_argument, job_roots, jobs_dir_option, json_option
+from hpcserve.cli.options import examples, job_argument, job_roots, jobs_dir_of_old_jobs_option, json_option
 from hpcserve.cli.waiting import await_end, shown_waiting
 from hpcserve.errors import UnverifiedError
 from hpcserve.scheduler import find_job, launcher_for
@@ -18,7 +18,7 @@ _LONGEST_S = 180.0
 
 @click.command(epilog=examples("hpcserve cancel chat", "hpcserve cancel 4242"))
 @job_argument
-@jobs_dir_option
+@jobs_dir_of_old_jobs_option
 @json_option
 def cancel(job: str, jobs_dir: Path | None, as_json: bool) -> None:
     """End JOB and return when it has ended; its directory with the logs stays."""

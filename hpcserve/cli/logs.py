@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hpcserve.cli.options import examples, job_argument, job_roots, jobs_dir_option
+from hpcserve.cli.options import examples, job_argument, job_roots, jobs_dir_of_old_jobs_option
 from hpcserve.discovery import log_tail, printable
 from hpcserve.errors import NotFoundError
 from hpcserve.scheduler import find_job
@@ -25,7 +25,7 @@ _LOOK_S = 0.5
 @click.option(
     "-n", "--lines", type=click.IntRange(min=0), default=20, show_default=True, help="Last lines of each log."
 )
-@jobs_dir_option
+@jobs_dir_of_old_jobs_option
 def logs(job: str, worker: str | None, follow: bool, lines: int, jobs_dir: Path | None) -> None:
     """Print the last lines of JOB's logs, or of one: a worker's id, `router`, `agent.NODE`, `slurm.out`."""
     folder = find_job(job, job_roots(jobs_dir)).directory / "logs"

@@ -1,4 +1,4 @@
-"""`hpcserve model`: small models for trying things out."""
+"""`hpcserve model`, and its `fetch`: small models for trying things out."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ __all__ = ["model"]
 
 @click.group()
 def model() -> None:
-    """Fetch a small model to try things out with."""
+    """Show a model's arithmetic; fetch a small model to try things out with."""
 
 
 @model.command()

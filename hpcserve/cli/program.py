@@ -1,5 +1,6 @@
 """The program `hpcserve`: its verbs, and how its errors reach a person."""
 
+import io
 import os
 import sys
 import traceback
@@ -9,20 +10,24 @@ import click
 from hpcserve import __version__
 from hpcserve.cli.cancel import cancel
 from hpcserve.cli.completion import completion
+from hpcserve.cli.doctor import doctor
 from hpcserve.cli.engine import engine
+from hpcserve.cli.latency_import import latency
 from hpcserve.cli.logs import logs
-from hpcserve.cli.model_fetch import model
+from hpcserve.cli.model_show import model
 from hpcserve.cli.options import examples
 from hpcserve.cli.plan import plan
 from hpcserve.cli.render import render
 from hpcserve.cli.report import report
 from hpcserve.cli.site import site
+from hpcserve.cli.site_measure import site_measure
+from hpcserve.cli.site_schema import site_schema
 from hpcserve.cli.status import status
 from hpcserve.cli.submit import submit
 from hpcserve.cli.sweep import sweep
 from hpcserve.cli.url import url
 from hpcserve.cli.wait import wait
-from hpcserve.errors import HpcserveError, InputError
+from hpcserve.errors import HpcserveError, InputError, refused
 
 __all__ = ["main", "program", "run"]
 
@@ -37,8 +42,10 @@ _BUG = 70  # EX_SOFTWARE, sysexits.h
         "hpcserve submit chat.yaml --site onebox --wait",
         'eval "$(hpcserve url chat --env)"',
     )
-    + "\n\n\b\nExit codes: 0 done and verified, 2 mistakes in a file or option, 3 not found, 4 cannot be placed,"
-    "\n5 something is not installed, 6 the scheduler refused, 7 the service failed, 8 time-out, 9 not verified.",
+    + "\n\n\b\nExit codes: 0 done and verified, 1 something else failed, 2 mistakes in a file or option, 3 not found,"
+    "\n4 cannot be placed, 5 a program, package or permission is missing, 6 the scheduler refused,"
+    "\n7 the service failed, 8 time-out, 9 not verified, 10 and 11 the doctor found something, 70 a bug in hpcserve,"
+    "\n130 Ctrl-C.",
 )
 @click.version_option(__version__, prog_name="hpcserve")
 def program() -> None:
@@ -57,15 +64,25 @@ for verb in (
     sweep,
     report,
     site,
+    doctor,
     model,
+    latency,
     engine,
     completion,
 ):
     program.add_command(verb)
+site.add_command(site_schema)
+site.add_command(site_measure)
 
 
 def main() -> None:
-    """Run `hpcserve` with the arguments of this process and end it with the exit code."""
+    """Run `hpcserve` with the arguments of this process and end it with the exit code.
+
+    What the terminal's encoding has no sign for, or a path that is no text, is shown as `?` and ends nothing.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -85,8 +102,10 @@ def run(arguments: list[str]) -> int:
         return _INTERRUPTED
     except OSError as error:
         _debug()
-        click.echo(f"error: {error.filename or 'a file'}: {error.strerror or error}", err=True)
-        return HpcserveError.exit_code
+        what = str(error.filename or "what was printed")
+        told = refused(error, what, remedy="check the path, its permissions and the room there")
+        click.echo(f"error: {told}", err=True)
+        return told.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort of the program: a bug is told, not shown as a traceback
         _debug()
         click.echo(

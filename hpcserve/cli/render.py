@@ -5,7 +5,15 @@ from typing import Literal
 
 import click
 
-from hpcserve.cli.options import examples, jobs_dir_option, json_option, print_job, site_option
+from hpcserve.cli.options import (
+    examples,
+    jobs_dir_option,
+    json_option,
+    latency_option,
+    measured_option,
+    print_job,
+    site_option,
+)
 from hpcserve.deploy import plan_service, prepare, write_job
 
 __all__ = ["launcher_option", "render"]
@@ -22,17 +30,27 @@ launcher_option = click.option(
 )
 @click.argument("service", type=click.Path(path_type=Path))
 @site_option
+@measured_option
+@latency_option
 @launcher_option
 @jobs_dir_option
 @json_option
 def render(
-    service: Path, site: str, launcher: Literal["slurm", "local"] | None, jobs_dir: Path | None, as_json: bool
+    *,
+    service: Path,
+    site: str,
+    measured: Path | None,
+    latency: tuple[str, ...],
+    launcher: Literal["slurm", "local"] | None,
+    jobs_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Write the job directory of SERVICE without submitting it, and print its path.
 
     The script in it can be read, changed and submitted by hand: `sbatch job.sbatch`, or `bash local.sh`.
     """
-    prepared = write_job(prepare(plan_service(service, site=site), launcher=launcher, jobs_dir=jobs_dir))
+    planned = plan_service(service, site=site, measured=measured, latency=latency)
+    prepared = write_job(prepare(planned, launcher=launcher, jobs_dir=jobs_dir))
     if as_json:
         print_job(prepared.job)
     else:

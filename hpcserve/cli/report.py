@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from hpcserve.cli.options import examples, json_option, print_record
+from hpcserve.deploy import write_whole
 from hpcserve.discovery import read_records
 from hpcserve.errors import MissingToolError, NotFoundError
 from hpcserve.nouns import Run
@@ -34,9 +35,9 @@ def report(*, folder: Path, csv_file: Path | None, html_file: Path | None, as_js
         click.echo(f"warning: runs/{name}.json is left out: {reason}", err=True)
     made = report_of(listing.records.values())
     if csv_file is not None:
-        csv_file.write_text(csv(made), encoding="utf-8")
+        write_whole(csv_file, csv(made).encode(), remedy="name another file with --csv")
     if html_file is not None:
-        html_file.write_text(html(made), encoding="utf-8")
+        write_whole(html_file, html(made).encode(), remedy="name another file with --html")
     if as_json:
         print_record(made)
     else:

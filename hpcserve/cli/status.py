@@ -5,7 +5,14 @@ from pathlib import Path
 
 import click
 
-from hpcserve.cli.options import examples, job_roots, jobs_dir_option, json_option, print_record
+from hpcserve.cli.options import (
+    complete_job,
+    examples,
+    job_roots,
+    jobs_dir_of_old_jobs_option,
+    json_option,
+    print_record,
+)
 from hpcserve.draw import text_table
 from hpcserve.errors import HpcserveError
 from hpcserve.nouns import JobState
@@ -17,8 +24,8 @@ __all__ = ["shown_state", "status"]
 @click.command(
     epilog=examples("hpcserve status", "hpcserve status chat", "hpcserve status chat-2 --json", "hpcserve status 4242")
 )
-@click.argument("job", metavar="[JOB]", required=False)
-@jobs_dir_option
+@click.argument("job", metavar="[JOB]", required=False, shell_complete=complete_job)
+@jobs_dir_of_old_jobs_option
 @json_option
 def status(job: str | None, jobs_dir: Path | None, as_json: bool) -> None:
     """Show the state of JOB (its id, name or directory), or of all jobs.
@@ -27,7 +34,7 @@ def status(job: str | None, jobs_dir: Path | None, as_json: bool) -> None:
     """
     roots = job_roots(jobs_dir)
     if job is None:
-        _all(list_jobs(roots), as_json=as_json)
+        _all(list_jobs(roots), roots, as_json=as_json)
         return
     state = _look(find_job(job, roots))
     if as_json:
@@ -45,6 +52,8 @@ def shown_state(state: JobState) -> str:
         lines.append(f"  {state.reason}")
     if state.url is not None:
         lines.append(f"  {state.url}")
+    lines += [f"  unfit: {one.node}: {'; '.join(one.reasons)}" for one in state.refused]
+    lines += [f"  KV events: {one}" for one in state.kv_doubts]
     lines.append(f"  {handle.directory}")
     text = "\n".join(lines) + "\n"
     if state.workers:
@@ -63,7 +72,7 @@ def _look(job: FoundJob) -> JobState:
     return job_state(job.directory, handle, launcher=launcher_for(handle.launcher), answers=router_answers)
 
 
-def _all(jobs: tuple[FoundJob, ...], *, as_json: bool) -> None:
+def _all(jobs: tuple[FoundJob, ...], roots: tuple[Path, ...], *, as_json: bool) -> None:
     """Every job in one line; one whose records cannot be read is shown with the reason and hides no other."""
     looked: list[tuple[FoundJob, JobState | None, str]] = []
     for job in jobs:
@@ -84,7 +93,7 @@ def _all(jobs: tuple[FoundJob, ...], *, as_json: bool) -> None:
         click.echo(json.dumps(records, indent=1))
         return
     if not looked:
-        click.echo("no jobs")
+        click.echo(f"no jobs in {', '.join(map(str, roots))}")
         return
     rows = [
         (job.directory.name, state.handle.id, state.phase.value, state.url or "", state.reason)

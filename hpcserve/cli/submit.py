@@ -5,8 +5,18 @@ from typing import Literal
 
 import click
 
-from hpcserve.cli.options import examples, jobs_dir_option, json_option, print_job, print_record, site_option
-from hpcserve.cli.plan import shown_plan
+from hpcserve.cli.options import (
+    Figure,
+    examples,
+    jobs_dir_option,
+    json_option,
+    latency_option,
+    measured_option,
+    print_job,
+    print_record,
+    site_option,
+)
+from hpcserve.cli.plan_page import modes_text, shown_plan
 from hpcserve.cli.render import launcher_option
 from hpcserve.cli.status import shown_state
 from hpcserve.cli.waiting import await_ready, shown_waiting, told_where_it_runs
@@ -24,16 +34,20 @@ __all__ = ["submit"]
 )
 @click.argument("service", type=click.Path(path_type=Path))
 @site_option
+@measured_option
+@latency_option
 @launcher_option
 @jobs_dir_option
 @click.option("--wait", "waits", is_flag=True, help="Return when the service is ready, or with its failure.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), help="Longest wait, in seconds.")
+@click.option("--timeout", "timeout_s", type=Figure(min=0), help="Longest wait, in seconds.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the script; change nothing.")
 @json_option
 def submit(
     *,
     service: Path,
     site: str,
+    measured: Path | None,
+    latency: tuple[str, ...],
     launcher: Literal["slurm", "local"] | None,
     jobs_dir: Path | None,
     waits: bool,
@@ -44,7 +58,9 @@ def submit(
     """Submit SERVICE to the cluster SITE; with --wait, return when it is served."""
     if timeout_s is not None and not waits:
         raise click.UsageError("--timeout goes with --wait")
-    prepared = prepare(plan_service(service, site=site), launcher=launcher, jobs_dir=jobs_dir)
+    prepared = prepare(
+        plan_service(service, site=site, measured=measured, latency=latency), launcher=launcher, jobs_dir=jobs_dir
+    )
     if dry_run:
         _show(prepared, as_json=as_json)
         return
@@ -52,7 +68,8 @@ def submit(
     handle = launch(prepared)
     if not as_json:
         click.echo(f"{handle.name}: {handle.launcher} job {handle.id}, {handle.directory}")
-        click.echo(f"  {prepared.planned.plan.mode}: {prepared.planned.plan.verdict.reasons[0]}")
+        click.echo(f"  Verdict: {prepared.planned.plan.verdict.reasons[0]}")
+        click.echo(f"  {modes_text(prepared.planned.plan)}")
     if not waits:
         if as_json:
             print_record(handle)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hpcserve.cli.options import examples, job_argument, job_roots, jobs_dir_option, json_option
+from hpcserve.cli.options import examples, job_argument, job_roots, jobs_dir_of_old_jobs_option, json_option
 from hpcserve.deploy import read_text
 from hpcserve.errors import ServiceError
 from hpcserve.scheduler import find_job, job_state, launcher_for, router_answers
@@ -22,7 +22,7 @@ __all__ = ["url"]
 )
 @job_argument
 @click.option("--env", "as_env", is_flag=True, help="Print OPENAI_BASE_URL and OPENAI_API_KEY for a shell to read.")
-@jobs_dir_option
+@jobs_dir_of_old_jobs_option
 @json_option
 def url(job: str, as_env: bool, jobs_dir: Path | None, as_json: bool) -> None:
     """Print the address of JOB's router. Clients send the key in keys/api.key of its directory as a bearer token."""

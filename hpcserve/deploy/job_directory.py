@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 from hpcserve.discovery import DISK, remove_tree
-from hpcserve.errors import HpcserveError
+from hpcserve.errors import HpcserveError, refused
 from hpcserve.nouns import Job
 
 __all__ = ["make_job_directory", "next_number"]
@@ -51,10 +51,7 @@ def make_job_directory(job: Job) -> bool:
         remove_tree(temporary)
         if error.errno in _TAKEN and target.exists():
             return False
-        raise HpcserveError(
-            f"job directory {target} cannot be written: {os.strerror(error.errno or 0)}",
-            remedy="choose another --jobs-dir",
-        ) from None
+        raise refused(error, f"job directory {target} cannot be written", remedy="choose another --jobs-dir") from None
     except BaseException:
         remove_tree(temporary)
         raise

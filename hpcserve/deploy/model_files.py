@@ -4,12 +4,15 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcserve.deploy.places import read_text
+from hpcserve.discovery import typed_path
 from hpcserve.errors import InputError, Mistake, NotFoundError
 from hpcserve.nouns import Service, Site
 
 __all__ = ["ModelFiles", "model_directory", "read_model"]
 
 _INDEX = "model.safetensors.index.json"
+_QUANTISATION = "hf_quant_config.json"
 _LENGTH_BYTES = 8
 _REMEDY = "fetch the model again (`hpcserve model fetch`, `huggingface-cli download`), or correct `model`"
 
@@ -24,6 +27,8 @@ class ModelFiles:
     """Bytes of the safetensors files; None where they are not whole, or there are none."""
     trouble: str
     """Why no engine could load the weights; empty where they are whole, or none are needed (the simulated engine)."""
+    quantisation_text: str | None = None
+    """Of `hf_quant_config.json`, which may say in what type the KV is kept; None where there is none."""
 
     def require_whole(self) -> None:
         """Raises NotFoundError where an engine could not load the weights.
@@ -36,7 +41,7 @@ class ModelFiles:
 
 def model_directory(service: Service, site: Site) -> Path:
     """Where the service's model lies: absolute, under `~`, or relative to the site's `paths.models`."""
-    return Path(site.paths.models).expanduser() / Path(service.model).expanduser()
+    return typed_path(site.paths.models) / typed_path(service.model)
 
 
 def read_model(service: Service, site: Site) -> ModelFiles:
@@ -47,6 +52,7 @@ def read_model(service: Service, site: Site) -> ModelFiles:
         raise NotFoundError(f"no model directory {directory}", remedy=_REMEDY)
     if not config.is_file():
         raise NotFoundError(f"{directory} has no config.json: it is no Hugging Face model", remedy=_REMEDY)
+    side = directory / _QUANTISATION
     weights_bytes, trouble = None, ""
     try:
         weights_bytes = _weights_bytes(directory)
@@ -56,9 +62,10 @@ def read_model(service: Service, site: Site) -> ModelFiles:
         trouble = f"{directory} holds no *.safetensors weights"
     return ModelFiles(
         directory=directory,
-        config_text=config.read_text(encoding="utf-8"),
+        config_text=read_text(config),
         weights_bytes=weights_bytes,
         trouble=trouble,
+        quantisation_text=side.read_text(encoding="utf-8", errors="replace") if side.is_file() else None,
     )
 
 

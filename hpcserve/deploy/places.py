@@ -2,9 +2,11 @@
 
 import difflib
 import os
-import stat
+from collections.abc import Iterable
 from pathlib import Path
 
+from hpcserve.deploy.on_disk import FILE, FOLDER, cannot_be_read, what_is_there
+from hpcserve.discovery import home_directory, typed_path
 from hpcserve.errors import InputError, Mistake, NotFoundError
 from hpcserve.nouns import Site
 from hpcserve.render import TEMPLATE_NAMES
@@ -17,25 +19,41 @@ _MOST_BYTES = 2**20
 """A site of thousands of nodes is a few kB, as host lists say them; parsing what is larger would take minutes."""
 
 _SUFFIX = ".yaml"
+_WANTED = "the name of a site or its file was wanted"
 
 
 def find_site(wanted: str) -> Path:
-    """The file of a site: a path, or a name that is looked for in the user's folder, /etc/hpcserve, what is shipped."""
-    if "/" in wanted or wanted.endswith((_SUFFIX, ".yml")):
-        path = Path(wanted).expanduser()
-        if not path.is_file():
-            raise NotFoundError(
-                f"no site file {wanted}", remedy="`hpcserve site list` shows the sites that have a name"
-            )
+    """The file of a site: a path, or a name that is looked for in the user's folder, /etc/hpcserve, what is shipped.
+
+    Raises NotFoundError where there is no such site, or something else than a file.
+    """
+    if not wanted:
+        raise NotFoundError(f"nothing is named; {_WANTED}", remedy="`hpcserve site list` shows the names")
+    is_path = "/" in wanted or wanted.endswith((_SUFFIX, ".yml"))
+    sites = {} if is_path else list_sites()
+    if wanted in sites:
+        return sites[wanted]
+    path = typed_path(wanted)
+    there = what_is_there(path)
+    if there == FILE and is_path:
         return path
-    sites = list_sites()
-    if wanted not in sites:
-        near = difflib.get_close_matches(wanted, sites, n=1)
-        raise NotFoundError(
-            f"no site `{wanted}`",
-            remedy=f"did you mean `{near[0]}`?" if near else f"known sites: {', '.join(sites) or 'none'}",
+    if there == FILE:
+        raise NotFoundError(f"{wanted}: no site's name, but a file; {_WANTED}", remedy=f"write ./{wanted} for the file")
+    if there:
+        remedy = (
+            f"name a file in it: {path / 'NAME'}{_SUFFIX}" if there == FOLDER else "save what it holds to a file first"
         )
-    return sites[wanted]
+        raise NotFoundError(f"{wanted}: {there}; {_WANTED}", remedy=remedy)
+    if is_path:
+        raise NotFoundError(
+            f"no site file {wanted}",
+            remedy="check the path; `hpcserve site list` shows the sites that have a name",
+        )
+    near = difflib.get_close_matches(wanted, sites, n=1)
+    raise NotFoundError(
+        f"no site `{wanted}`",
+        remedy=f"did you mean `{near[0]}`?" if near else f"known sites: {', '.join(sites) or 'none'}",
+    )
 
 
 def list_sites() -> dict[str, Path]:
@@ -49,11 +67,11 @@ def list_sites() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def read_templates() -> dict[str, str]:
-    """The text of every job template: the user's, else the site's in /etc/hpcserve, else the shipped one."""
+def read_templates(names: Iterable[str] = TEMPLATE_NAMES) -> dict[str, str]:
+    """The text of each job template: the user's, else the site's in /etc/hpcserve, else the shipped one."""
     folders = (_user_folder() / "job_templates", _SYSTEM / "job_templates", _shipped("job_templates"))
     templates: dict[str, str] = {}
-    for name in TEMPLATE_NAMES:
+    for name in names:
         path = next((folder / name for folder in folders if (folder / name).is_file()), None)
         if path is None:
             raise NotFoundError(
@@ -67,30 +85,34 @@ def read_text(path: Path) -> str:
     """A text file whole.
 
     Raises NotFoundError where there is no regular file, InputError for one that is too large for what people write, and
-    with the place of what is not UTF-8.
+    with the place of what is not UTF-8; MissingToolError for one that may not be read.
     """
+    there = what_is_there(path)
+    if not there:
+        raise NotFoundError(f"no file {path}", remedy="check the path")
+    if there != FILE:
+        remedy = "name a file in it" if there == FOLDER else "save what it holds to a file first"
+        raise NotFoundError(f"{path}: {there}; a regular file was wanted", remedy=remedy)
     try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise NotFoundError(f"{path} is a directory", remedy="name a file in it")
-        if not stat.S_ISREG(status.st_mode):
-            raise NotFoundError(f"{path} is no regular file", remedy="save what it holds to a file first")
-        if status.st_size > _MOST_BYTES:
+        size = path.stat().st_size
+        if size > _MOST_BYTES:
             raise InputError(
                 [
                     Mistake(
                         file=str(path),
                         line=1,
                         column=1,
-                        found=f"{status.st_size} bytes",
+                        found=f"{size} bytes",
                         wanted=f"at most {_MOST_BYTES} bytes were wanted",
                         remedy="check that this is the right file",
                     )
                 ]
             )
         data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         raise NotFoundError(f"no file {path}", remedy="check the path") from None
+    except OSError as error:
+        raise cannot_be_read(path, error) from None
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -108,12 +130,12 @@ def read_text(path: Path) -> str:
 
 def jobs_folder(site: Site, asked: Path | None) -> Path:
     """Where the site's job directories are made: what was asked for, else the site's `paths.jobs`; absolute."""
-    return (asked or Path(site.paths.jobs)).expanduser().absolute()
+    return typed_path(asked or site.paths.jobs).absolute()
 
 
 def _user_folder() -> Path:
     """XDG Base Directory Specification 0.8: $XDG_CONFIG_HOME, else ~/.config."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "hpcserve"
+    return Path(os.environ.get("XDG_CONFIG_HOME") or home_directory() / ".config") / "hpcserve"
 
 
 def _shipped(name: str) -> Path:

@@ -4,7 +4,7 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from hpcserve.deploy.job_directory import make_job_directory, next_number
+from hpcserve.deploy.latency_given import read_speeds
+from hpcserve.deploy.measured import read_measurement
 from hpcserve.deploy.model_files import ModelFiles, read_model
 from hpcserve.deploy.places import find_site, jobs_folder, read_templates, read_text
 from hpcserve.discovery import remove_tree, write_record
@@ -19,14 +21,24 @@ from hpcserve.engines import adapter_for
 from hpcserve.errors import MissingToolError, SchedulerError
 from hpcserve.fabric import Fabric, fabric_of
 from hpcserve.model import shape_of
-from hpcserve.nouns import Job, JobHandle, ModelShape, Plan, RuntimeKind, Service, Site
-from hpcserve.placement import place
+from hpcserve.nouns import Comparison, Job, JobHandle, ModelShape, Plan, RuntimeKind, Service, Site
+from hpcserve.placement import Speed, place, weigh
 from hpcserve.render import render_job
 from hpcserve.scheduler import launcher_for
 from hpcserve.site import load_service, load_site
 from hpcserve.wire import Complaint, decode_yaml
 
-__all__ = ["Planned", "Prepared", "launch", "plan_service", "prepare", "write_job"]
+__all__ = [
+    "Planned",
+    "Prepared",
+    "check_startable",
+    "launch",
+    "launch_job",
+    "own_python_folder",
+    "plan_service",
+    "prepare",
+    "write_job",
+]
 
 LauncherName = Literal["slurm", "local"]
 
@@ -45,6 +57,10 @@ class Planned:
     plan: Plan
     texts: dict[str, str]
     """`service.yaml` and `site.yaml` as they were read."""
+    speeds: tuple[Speed, ...] = ()
+    """The latency models that were given."""
+    comparison: Comparison | None = None
+    """What was considered, where latency models were given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +80,20 @@ class Prepared:
         return Path(self.job.directory)
 
 
-def plan_service(service_file: Path, *, site: str) -> Planned:
+def plan_service(
+    service_file: Path,
+    *,
+    site: str,
+    measured: Path | None = None,
+    latency: Sequence[str] = (),
+    gpus: int | None = None,
+    alternatives: bool = False,
+) -> Planned:
     """Read everything and place the service; raises InputError, NotFoundError or PlacementError; changes nothing.
+
+    `measured`: what `site measure` wrote of that site; its figures go before the site's, here and inside the job.
+    `latency`: files or names of latency models; with them the verdict is simulated, `gpus` lets it choose the pools and
+    `alternatives` simulates other shapes of as many GPUs.
 
     The model's `config.json` is enough to plan with; what that leaves unchecked is in the model's `trouble`.
     """
@@ -79,16 +107,36 @@ def plan_service(service_file: Path, *, site: str) -> Planned:
         name=service.served_name,
         source=str(model.directory / "config.json"),
         weights_bytes=model.weights_bytes,
+        quantisation_text=model.quantisation_text,
     )
+    texts = {"service.yaml": service_text, "site.yaml": site_text}
     fabric = fabric_of(described)
+    if measured is not None:
+        measurement, texts["measured.json"] = read_measurement(measured, described)
+        fabric = fabric_of(described, measured=measurement)
+    speeds = read_speeds(latency)
+    comparison: Comparison | None = None
+    if speeds:
+        weighed = weigh(
+            fabric=fabric,
+            site=described,
+            shape=shape,
+            service=service,
+            speeds=speeds,
+            gpus=gpus,
+            alternatives=alternatives,
+        )
+        service, comparison = weighed.service, weighed.comparison
     return Planned(
         site=described,
         service=service,
         model=model,
         shape=shape,
         fabric=fabric,
-        plan=place(fabric=fabric, site=described, shape=shape, service=service),
-        texts={"service.yaml": service_text, "site.yaml": site_text},
+        plan=comparison.plan if comparison else place(fabric=fabric, site=described, shape=shape, service=service),
+        texts=texts,
+        speeds=speeds,
+        comparison=comparison,
     )
 
 
@@ -99,13 +147,14 @@ def prepare(planned: Planned, *, launcher: LauncherName | None = None, jobs_dir:
     PlacementError, or InputError (a template).
     """
     planned.model.require_whole()
+    check_startable(planned.service, planned.plan)
     chosen = launcher or ("local" if planned.site.slurm is None else "slurm")
-    if chosen == "slurm" and planned.service.partition is None:
+    if chosen == "slurm" and planned.plan.ask.partition is None:
         raise SchedulerError("the service names no partition", remedy="add `partition:`, or use --launcher local")
     root = jobs_folder(planned.site, jobs_dir)
     templates = read_templates()
     keys = {name: secrets.token_hex(_KEY_BYTES) for name in ("api.key", "engine.key")}
-    folder = _python_folder(planned.site)
+    folder = own_python_folder(planned.site)
     number = next_number(root, planned.service.name)
     job = _render(
         planned,
@@ -116,6 +165,13 @@ def prepare(planned: Planned, *, launcher: LauncherName | None = None, jobs_dir:
         python_folder=folder,
     )
     return Prepared(planned=planned, launcher=chosen, templates=templates, keys=keys, python_folder=folder, job=job)
+
+
+def check_startable(service: Service, plan: Plan) -> None:
+    """Raise PlacementError for a plan whose workers the service's engine cannot be started for."""
+    obstacle = adapter_for(service.engine).start_obstacle(plan)
+    if obstacle is not None:
+        raise obstacle
 
 
 def write_job(prepared: Prepared) -> Prepared:
@@ -139,25 +195,29 @@ def write_job(prepared: Prepared) -> Prepared:
 
 
 def launch(prepared: Prepared) -> JobHandle:
+    """Submit a job whose directory is written: see `launch_job`."""
+    return launch_job(prepared.job, launcher=prepared.launcher)
+
+
+def launch_job(job: Job, *, launcher: LauncherName) -> JobHandle:
     """Submit a job whose directory is written and note its id there; a job that is refused leaves no directory.
 
     Ctrl-C counts once that is done: a job that runs and that nothing knows of would be worse. Where its id cannot be
     noted, the job is ended again. Raises SchedulerError, MissingToolError, or OSError where nothing could be started.
     """
-    launcher = launcher_for(prepared.launcher)
+    chosen, directory = launcher_for(launcher), Path(job.directory)
     with _held_interrupt():
         try:
-            handle = launcher.submit(prepared.job)
+            handle = chosen.submit(job)
         except (SchedulerError, MissingToolError, OSError):
-            remove_tree(prepared.directory)
+            remove_tree(directory)
             raise
         try:
-            write_record(prepared.directory / "job.json", handle)
+            write_record(directory / "job.json", handle)
         except OSError as error:
-            launcher.cancel(handle)
+            chosen.cancel(handle)
             raise SchedulerError(
-                f"job {handle.id} was submitted and ended again, as {prepared.directory} cannot be written: "
-                f"{error.strerror}",
+                f"job {handle.id} was submitted and ended again, as {directory} cannot be written: {error.strerror}",
                 remedy="make room there, or choose another --jobs-dir",
             ) from None
     return handle
@@ -224,7 +284,7 @@ def _engine_complaints(service: Service) -> Iterator[Complaint]:
         yield from (nul(path=(*path, "env", name)) for name, value in env.items() if "\0" in value)
 
 
-def _python_folder(site: Site) -> str:
+def own_python_folder(site: Site) -> str:
     """Folder of the `python` that the jobs run hpcserve with, where the site names no environment: this very one."""
     folder = Path(sys.executable).parent
     runtime = site.runtimes.get("hpcserve")

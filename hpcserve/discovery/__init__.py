@@ -1,11 +1,12 @@
 """Discovery: the records of a job directory, written so that any shared filesystem carries them.
 
 In: nouns and a job directory; a clock of the reader's own. Out: records on disk, `Snapshot`s of live endpoints.
-May touch: files of the job directory and `/proc`; trusts no other node's clock, no inotify, no lock.
+May touch: files of the job directory, `/proc`, who has which home; trusts no other node's clock, no inotify, no lock.
 """
 
 from hpcserve.discovery.clearing import remove_tree
 from hpcserve.discovery.files import DISK, FileSystem, Found
+from hpcserve.discovery.home import home_directory, typed_path
 from hpcserve.discovery.leader import Leader, claim_leadership
 from hpcserve.discovery.logs import log_tail, printable
 from hpcserve.discovery.presence import HEARTBEAT_PERIOD_S, Heart, announce, withdraw
@@ -30,6 +31,7 @@ __all__ = [
     "announce",
     "await_records",
     "claim_leadership",
+    "home_directory",
     "is_running",
     "log_tail",
     "printable",
@@ -39,6 +41,7 @@ __all__ = [
     "remove_tree",
     "start_ticks",
     "stat_of",
+    "typed_path",
     "withdraw",
     "write_record",
 ]

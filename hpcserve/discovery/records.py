@@ -42,7 +42,7 @@ def _place(path: Path, data: bytes, files: FileSystem) -> None:
     files.create(temporary, data)
     try:
         files.replace(temporary, path)
-    except OSError:
+    except BaseException:  # Ctrl-C too
         with contextlib.suppress(OSError):
             files.unlink(temporary)
         raise

@@ -28,12 +28,15 @@ async def await_records(
     *,
     deadline_s: float,
     accept: Callable[[N], bool] = lambda _: True,
+    excused: Callable[[], Iterable[str]] = tuple,
     poll_s: float = 0.5,
     files: FileSystem = DISK,
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> dict[str, N]:
     """The records `names` of `job_directory/folder`, by name, once a listing shows them all and `accept` takes each.
+
+    Of names that `excused` gives, asked anew at each look, none is awaited; what it raises ends the wait.
 
     Raises TimeoutExpiredError after `deadline_s` (at least 60, else ValueError), naming what is missing and what could
     not be read.
@@ -53,7 +56,8 @@ async def await_records(
             found = {name: listing.records[name] for name in wanted if name in listing.records}
             reasons = listing.unreadable
         taken = {name: record for name, record in found.items() if accept(record)}
-        missing = [name for name in wanted if name not in taken]
+        spared = set(await asyncio.to_thread(excused))
+        missing = [name for name in wanted if name not in taken and name not in spared]
         if not missing:
             return taken
         if monotonic() >= end_s:

@@ -26,10 +26,11 @@ def seats_of(plan: Plan, *, leaf_of: Callable[[str], str]) -> Seats:
     for node in plan.nodes:
         leaves.setdefault(leaf_of(node), []).append(node)
     ranks = [(worker.id, rank) for worker in plan.workers for rank in worker.ranks]
+    most_asked = max(ask.gpus_per_node for ask in plan.asks)
     return Seats(
         leaves={leaf: tuple(leaves[leaf]) for leaf in sorted(leaves)},
         worker_at={(rank.node, gpu): worker for worker, rank in ranks for gpu in rank.gpus},
-        gpus_per_node=max(plan.ask.gpus_per_node, *(gpu + 1 for _, rank in ranks for gpu in rank.gpus), 1),
+        gpus_per_node=max(most_asked, *(gpu + 1 for _, rank in ranks for gpu in rank.gpus), 1),
     )
 
 

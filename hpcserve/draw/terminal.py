@@ -49,7 +49,7 @@ def plan_map(plan: Plan, *, leaf_of: Callable[[str], str]) -> str:
     rows = [
         (
             label(worker.id),
-            worker.id,
+            worker.id if worker.stages == 1 else f"{worker.id} stage {stage}",
             rank.node,
             _numbers(rank.gpus),
             str(worker.tensor_parallel),
@@ -57,9 +57,11 @@ def plan_map(plan: Plan, *, leaf_of: Callable[[str], str]) -> str:
             _numbers(rank.cores),
         )
         for worker in plan.workers
-        for rank in worker.ranks
+        for stage, rank in enumerate(worker.ranks)
     ]
-    return "\n".join(lines) + "\n\n" + text_table(("", "worker", "node", "GPUs", "TP", "NICs", "cores"), rows)
+    shared = "".join(f"Shared: {line}\n" for line in plan.shared)
+    table = text_table(("", "worker", "node", "GPUs", "TP", "NICs", "cores"), rows)
+    return "\n".join(lines) + "\n\n" + table + shared
 
 
 def paths_table(plan: Plan) -> str:
@@ -79,12 +81,18 @@ def paths_table(plan: Plan) -> str:
             f"{path.gb_per_s:.4g}",
             f"{path.kv_bytes / _BYTES_PER_MB:.2f}",
             ms_text(path.transfer_ms),
-            " ".join(path.hops) or "-",
+            _links(path),
         )
         for alike in alike_paths(plan)
         for path in alike[:1]
     ]
     return text_table(columns, rows, right=right) + "".join(f"{line}\n" for line in _sources(plan))
+
+
+def _links(path: PathCost) -> str:
+    """The links of the slowest pair of ranks, and how many more pairs there are."""
+    others = path.rank_paths - 1
+    return (" ".join(path.hops) or "-") + (f" (and {others} of other ranks)" if others else "")
 
 
 def _pairs(alike: Sequence[PathCost]) -> str:
@@ -101,7 +109,7 @@ def _sources(plan: Plan) -> list[str]:
 
 
 def _headline(plan: Plan) -> str:
-    where = "on the nodes that were granted" if plan.granted else "as asked for, before nodes are granted"
+    where = "on the nodes that were granted" if plan.granted else "before nodes are granted"
     return f"{plan.service} on {plan.site}: {plan.mode}, {where}"
 
 

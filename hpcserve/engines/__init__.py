@@ -5,9 +5,11 @@ In: nouns (service, site, planned worker, granted node) and texts that engines p
 """
 
 from hpcserve.engines.adapter import Adapter, EngineCommand, adapter_for, peer_gpus, transfer_rates
+from hpcserve.engines.command import keeps_prefixes
 from hpcserve.engines.counters import EngineCounters, read_counters
 from hpcserve.engines.failures import explain_failure
 from hpcserve.engines.netdevices import PortState, kv_net_devices
+from hpcserve.engines.words import option_count, option_value
 
 __all__ = [
     "Adapter",
@@ -16,7 +18,10 @@ __all__ = [
     "PortState",
     "adapter_for",
     "explain_failure",
+    "keeps_prefixes",
     "kv_net_devices",
+    "option_count",
+    "option_value",
     "peer_gpus",
     "read_counters",
     "transfer_rates",

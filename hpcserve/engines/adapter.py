@@ -7,6 +7,7 @@ from hpcserve.engines.command import EngineCommand
 from hpcserve.engines.counters import EngineCounters
 from hpcserve.engines.sim_serve import SimAdapter
 from hpcserve.engines.vllm_serve import VllmAdapter
+from hpcserve.errors import PlacementError
 from hpcserve.nouns import (
     Allocation,
     EngineFacts,
@@ -53,6 +54,10 @@ class Adapter(Protocol):
         """
         ...
 
+    def start_obstacle(self, plan: Plan) -> PlacementError | None:
+        """Why the workers of a plan cannot be started, as an error to raise or to print; None where they can."""
+        ...
+
     def handoff(
         self,
         service: Service,
@@ -64,6 +69,10 @@ class Adapter(Protocol):
 
         With the running engine's counters the block size is what the engine settled, else what it is expected to be.
         """
+        ...
+
+    def event_ports(self, service: Service, worker: PlannedWorker) -> tuple[int, int] | None:
+        """Ports at which this worker publishes and repeats KV events; None where it does not."""
         ...
 
     def read_counters(self, metrics_text: str) -> EngineCounters:

@@ -3,8 +3,9 @@
 from pydantic import Field
 
 from hpcserve.engines.counters import EngineCounters
-from hpcserve.engines.netdevices import ucx_net_devices
-from hpcserve.engines.words import option_value
+from hpcserve.engines.netdevices import nic_kind, ucx_net_devices
+from hpcserve.engines.stages import worker_obstacle
+from hpcserve.engines.words import option_name, option_value
 from hpcserve.errors import PlacementError
 from hpcserve.nouns import (
     EngineFacts,
@@ -17,6 +18,7 @@ from hpcserve.nouns import (
     Role,
     Service,
     Site,
+    Transport,
 )
 from hpcserve.site import hosts_of
 
@@ -24,8 +26,12 @@ __all__ = [
     "KEY_VARIABLE",
     "EngineCommand",
     "check_worker",
+    "event_ports",
+    "events_config",
     "handoff_of",
+    "keeps_prefixes",
     "network_environment",
+    "parallel_arguments",
     "pool_of",
     "transfer_config",
     "user_environment",
@@ -76,11 +82,9 @@ def pool_of(service: Service, worker: PlannedWorker) -> Pool:
 
 def check_worker(worker: PlannedWorker, node: GrantedNode) -> tuple[int, int]:
     """The worker's HTTP and side-channel ports; raises PlacementError where it cannot be started as planned."""
-    if len(worker.ranks) > 1:
-        nodes = ", ".join(rank.node for rank in worker.ranks)
-        raise PlacementError(
-            f"worker {worker.id} spans {nodes}; an engine is started on one node", remedy="lower tensor_parallel"
-        )
+    obstacle = worker_obstacle(worker)
+    if obstacle is not None:
+        raise obstacle
     if worker.node != node.name:
         raise PlacementError(f"worker {worker.id} is planned on {worker.node}, not on {node.name}")
     if worker.port is None or worker.side_channel_port is None:
@@ -88,7 +92,9 @@ def check_worker(worker: PlannedWorker, node: GrantedNode) -> tuple[int, int]:
     return worker.port, worker.side_channel_port
 
 
-def transfer_config(service: Service, worker: PlannedWorker, engine: EngineFacts) -> dict[str, object] | None:
+def transfer_config(
+    service: Service, worker: PlannedWorker, engine: EngineFacts, transport: Transport
+) -> dict[str, object] | None:
     """The value of --kv-transfer-config; None for an aggregated worker. Names as in vllm/config/kv_transfer.py.
 
     Raises PlacementError where the installed engine lacks what a safe handoff needs.
@@ -105,6 +111,10 @@ def transfer_config(service: Service, worker: PlannedWorker, engine: EngineFacts
             f"{engine.name} {engine.version} lacks {', '.join(lacking)}, which handing over KV needs",
             remedy="install vLLM 0.32 or later with nixl, or set mode: aggregated",
         )
+    extra: dict[str, object] = {"kv_lease_duration": service.kv_lease_s}
+    if transport.backend != "ucx":
+        # Default ["UCX"] (nixl/base_worker.py); the names are those of NIXL's plugins.
+        extra["backends"] = [transport.backend.upper()]
     return {
         "kv_connector": CONNECTOR,
         "kv_role": role,
@@ -112,7 +122,59 @@ def transfer_config(service: Service, worker: PlannedWorker, engine: EngineFacts
         "kv_buffer_device": "cpu" if engine.platform in {"cpu", "simulated"} else "cuda",
         "kv_load_failure_policy": "fail",
         # Read by both sides: how long KV is kept, and how often the decode side prolongs that (nixl/base_scheduler.py).
-        "kv_connector_extra_config": {"kv_lease_duration": service.kv_lease_s},
+        "kv_connector_extra_config": extra,
+    }
+
+
+def parallel_arguments(worker: PlannedWorker) -> list[str]:
+    """How many GPUs the worker has, as vLLM says it; stages only where there are several."""
+    stages = ["--pipeline-parallel-size", str(worker.stages)] if worker.stages > 1 else []
+    return ["--tensor-parallel-size", str(worker.tensor_parallel), *stages]
+
+
+def keeps_prefixes(service: Service, worker: PlannedWorker) -> bool:
+    """Whether the worker keeps KV for requests that begin alike: vLLM does, unless it is told not to."""
+    kept = True
+    for word in (*service.args, *pool_of(service, worker).args):
+        name = option_name(word)
+        if name in {"--enable-prefix-caching", "--no-enable-prefix-caching"}:
+            kept = name == "--enable-prefix-caching"
+    return kept
+
+
+def event_ports(service: Service, worker: PlannedWorker) -> tuple[int, int] | None:
+    """Ports at which the worker publishes and repeats KV events: those behind its side channel's.
+
+    None where it does not publish, or has no ports yet.
+    """
+    if service.router.kv != "events" or worker.side_channel_port is None:
+        return None
+    if not keeps_prefixes(service, worker):
+        return None
+    first = worker.side_channel_port + worker.tensor_parallel
+    return first, first + 1
+
+
+def events_config(service: Service, worker: PlannedWorker, node: GrantedNode) -> dict[str, object] | None:
+    """The value of --kv-events-config; None where no events are wanted. Names as in vllm/config/kv_events.py.
+
+    Raises PlacementError where the node's agent holds too few ports.
+    """
+    ports = event_ports(service, worker)
+    if ports is None:
+        return None
+    if not any(first == worker.port and ports[1] < first + count for first, count in node.ports):
+        raise PlacementError(
+            f"worker {worker.id} needs {3 + worker.tensor_parallel} ports on {node.name} to publish KV events",
+            remedy="start the agent with larger blocks of ports, or set router.kv: approximate",
+        )
+    # vLLM binds an address with a `*`, and connects to any other (distributed/kv_events.py).
+    return {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": f"tcp://*:{ports[0]}",
+        "replay_endpoint": f"tcp://*:{ports[1]}",
+        "topic": "kv-events",
     }
 
 
@@ -156,8 +218,12 @@ def network_environment(
         return env
     env["VLLM_NIXL_SIDE_CHANNEL_HOST"] = node.data_address
     env["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(side_channel_port)
-    env |= site.transport.ucx
-    env["UCX_NET_DEVICES"] = ucx_net_devices(worker.ranks[0].nics, _node_type(site, worker), worker=worker.id)
+    nics, node_type, transport = worker.ranks[0].nics, _node_type(site, worker), site.transport
+    env |= transport.ucx | transport.kinds.get(nic_kind(nics, node_type, worker=worker.id), {})
+    if transport.backend == "libfabric":
+        # NIXL's LIBFABRIC backend finds the NICs nearest to a GPU itself (nixl, src/plugins/libfabric/README.md).
+        return env | transport.libfabric
+    env["UCX_NET_DEVICES"] = ucx_net_devices(nics, node_type, worker=worker.id)
     return env
 
 

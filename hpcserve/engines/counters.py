@@ -34,6 +34,10 @@ class EngineCounters(Noun):
     waiting: int
     block_size: int | None
     """Tokens of one KV block as the engine settled it; None where it does not say."""
+    kv_room_tokens: int | None = None
+    """Tokens whose KV the engine has room for; None where it does not say."""
+    prefix_query_tokens: int = 0
+    """Prompt tokens that were looked for in the engine's own prefix cache."""
 
 
 _SAMPLES: Mapping[str, str] = {
@@ -45,6 +49,7 @@ _SAMPLES: Mapping[str, str] = {
     "vllm:nixl_num_notifications_after_expiry_total": "late_notices",
     "vllm:external_prefix_cache_hits_total": "external_hit_tokens",
     "vllm:prefix_cache_hits_total": "local_hit_tokens",
+    "vllm:prefix_cache_queries_total": "prefix_query_tokens",
     "vllm:prompt_tokens_total": "prompt_tokens",
     "vllm:generation_tokens_total": "generation_tokens",
     "vllm:num_requests_running": "running",
@@ -61,10 +66,13 @@ def read_counters(metrics_text: str) -> EngineCounters:
     """
     sums: dict[str, float] = {}
     block_size: int | None = None
+    blocks = 0
     for sample in _wanted_samples(metrics_text):
         if sample.name == _CONFIG:
             size = sample.labels.get("block_size", "")
             block_size = int(size) if size.isdigit() else None
+            count = sample.labels.get("num_gpu_blocks", "")  # "None" until the engine has settled it
+            blocks += int(count) if count.isdigit() else 0
             continue
         if not math.isfinite(sample.value):
             raise ServiceError(f"metric {sample.name} is {sample.value}", remedy="a number was wanted")
@@ -78,7 +86,8 @@ def read_counters(metrics_text: str) -> EngineCounters:
         )
     seconds = sums.pop("xfer_seconds", 0.0)
     counts = {field: int(sums.get(field, 0)) for field in _SAMPLES.values() if field != "xfer_seconds"}
-    return EngineCounters(xfer_seconds=seconds, block_size=block_size, **counts)
+    room = blocks * block_size if blocks and block_size else None
+    return EngineCounters(xfer_seconds=seconds, block_size=block_size, kv_room_tokens=room, **counts)
 
 
 def _wanted_samples(metrics_text: str) -> list[Sample]:

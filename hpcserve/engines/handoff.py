@@ -6,8 +6,8 @@ server and its NixlConnector (vLLM 0.32, `kv_transfer_params`).
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -22,23 +22,34 @@ __all__ = [
     "read_answer",
     "read_body",
     "read_facts",
+    "salted",
     "whole_body",
 ]
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TRANSFER = "kv_transfer_params"
+_SALT = "cache_salt"
+_XARGS = "vllm_xargs"
+_REFUSED_XARGS = frozenset({_TRANSFER, "ec_transfer_params", "kv_cache_report_mode"})
+"""What vLLM 0.32 copies from `vllm_xargs` into a request unchecked (vllm/v1/request.py). A malformed transfer ends its
+engine; the report mode makes it tell of KV blocks anew that are held already."""
+_TRANSFER_NAME = b'"kv_transfer_params":'
 _DROPPED_AT_PREFILL = frozenset({
-    "max_tokens",
     "max_completion_tokens",  # vLLM lets it win over max_tokens
     "min_tokens",  # more than max_tokens is refused
-    "stream",
     "stream_options",  # refused without stream
-    _TRANSFER,
 })  # fmt: skip
-_PREFILL_TAIL = (
-    b'"max_tokens":1,"stream":false,"kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,'
-    b'"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}}'
-)
+_AT_PREFILL = {
+    "max_tokens": msgspec.Raw(b"1"),
+    "stream": msgspec.Raw(b"false"),
+    _TRANSFER: msgspec.Raw(
+        b'{"do_remote_decode":true,"do_remote_prefill":false,'
+        b'"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}'
+    ),
+}
+"""What stands in a prefill leg, in place of what a client may have sent."""
+_ENCODER = msgspec.json.Encoder()
+"""Copies the values as they stand."""
 
 
 class BodyError(ValueError):
@@ -50,16 +61,14 @@ class BodyError(ValueError):
         self.param = param
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class Body(msgspec.Struct, frozen=True, kw_only=True):
     """A request body that is one JSON object: its bytes, and the span of each top-level value."""
 
     text: bytes
     fields: Mapping[str, msgspec.Raw]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestFacts:
+class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What routing needs to know of a request. `whole`: why it cannot be split into two legs; empty where it can."""
 
     model: str | None
@@ -71,7 +80,8 @@ class RequestFacts:
 def read_body(text: bytes) -> Body:
     """The body as spans. Raises BodyError for everything but a JSON object in UTF-8 without a key said twice.
 
-    Refused beyond what vLLM's own parser refuses: NaN and infinities, lone surrogates, a byte-order mark.
+    Refused beyond what vLLM's own parser refuses: NaN and infinities, lone surrogates, a byte-order mark, and what
+    vLLM's server passes to its engine unchecked (`_REFUSED_XARGS`).
     """
     try:
         if not text.isascii():
@@ -86,17 +96,30 @@ def read_body(text: bytes) -> Body:
     except RecursionError:
         raise BodyError("The body is nested too deeply.") from None
     _refuse_repeated_keys(text, fields)
+    if _XARGS in fields:
+        _refuse_transfer_in_xargs(fields[_XARGS])
     return Body(text=text, fields=fields)
+
+
+def _refuse_transfer_in_xargs(raw: msgspec.Raw) -> None:
+    """Raise BodyError where `vllm_xargs` says what only the router may; what is no object is the engine's to refuse."""
+    try:
+        names = _FIELDS.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    refused = sorted(_REFUSED_XARGS.intersection(names))
+    if refused:
+        raise BodyError(f"{_XARGS} may not hold {refused[0]}: leave it out.", param=_XARGS)
 
 
 def _refuse_repeated_keys(text: bytes, fields: Mapping[str, msgspec.Raw]) -> None:
     """Raise BodyError where a top-level key stands twice: engines differ on which of the two counts.
 
-    The parser keeps the last of two. If keys, values, colons and commas make up the whole text, no member was dropped;
-    if not, there is white space, an escape in a key or a dropped member, and a slower look says which.
+    The parser keeps the last of two. Nothing is shorter than the members that were kept, written anew: so if the text
+    is no longer than that, none was dropped. If it is, there is white space, an escape in a key or a dropped member,
+    and a slower look says which.
     """
-    compact = 1 + sum(len(key) + 4 + len(memoryview(value)) for key, value in fields.items()) + (not fields)
-    if compact == len(text):
+    if len(_ENCODER.encode(fields)) == len(text):
         return
     seen: list[str] = []
 
@@ -108,7 +131,8 @@ def _refuse_repeated_keys(text: bytes, fields: Mapping[str, msgspec.Raw]) -> Non
     except RecursionError:
         raise BodyError("The body is nested too deeply.") from None
     if len(seen) != len(fields):
-        repeated = next(key for key in seen if seen.count(key) > 1)
+        times = Counter(seen)
+        repeated = next(key for key in seen if times[key] > 1)
         raise BodyError(f"The key {repeated[:60]!r} stands twice in the body.", param=repeated[:60])
 
 
@@ -121,6 +145,8 @@ _HARMLESS = (
     ("prompt_logprobs", frozenset({b"", b"null"})),
     ("prompt_embeds", frozenset({b"", b"null"})),
 )
+_LOOKED_AT = frozenset({"tool_choice", *(key for key, _ in _HARMLESS)})
+"""What can make a chat one that cannot be split; most requests have none of these."""
 _MODEL = msgspec.json.Decoder(str | None)
 
 
@@ -144,9 +170,12 @@ def _text(fields: Mapping[str, msgspec.Raw], key: str) -> bytes:
 
 def _why_whole(fields: Mapping[str, msgspec.Raw], kind: Literal["chat", "completions"]) -> str:
     """Why one prefill leg cannot stand for this request: several sequences, or a prompt that is also answered."""
-    for key, harmless in _HARMLESS:
-        if _text(fields, key) not in harmless:
-            return key
+    if not _LOOKED_AT.isdisjoint(fields):
+        for key, harmless in _HARMLESS:
+            if _text(fields, key) not in harmless:
+                return key
+    elif kind == "chat":
+        return ""
     if kind == "chat":
         # A forced call is parsed as a whole; the one token of a prefill leg is none, and vLLM answers with an error.
         choice = _text(fields, "tool_choice")
@@ -162,32 +191,37 @@ def _why_whole(fields: Mapping[str, msgspec.Raw], kind: Literal["chat", "complet
 
 def prefill_body(body: Body) -> bytes:
     """The prefill leg: one token, not streamed, KV kept for a decode worker."""
-    members = [
-        b"".join((msgspec.json.encode(key), b":", memoryview(value), b","))
-        for key, value in body.fields.items()
-        if key not in _DROPPED_AT_PREFILL
-    ]
-    return b"{" + b"".join(members) + _PREFILL_TAIL
+    fields = {**body.fields, **_AT_PREFILL}
+    if not _DROPPED_AT_PREFILL.isdisjoint(fields):
+        for key in _DROPPED_AT_PREFILL:
+            fields.pop(key, None)
+    return _ENCODER.encode(fields)
 
 
 def decode_body(body: Body, transfer: bytes) -> bytes:
     """The decode leg: what the client sent, with the prefill's `kv_transfer_params` in place of any of its own."""
     text = whole_body(body)
-    end = text.rindex(b"}")
-    comma = b"," if body.fields.keys() - {_TRANSFER} else b""
-    return b'%b%b"%b":%b}' % (text[:end], comma, _TRANSFER.encode(), transfer)
+    comma = b"," if len(body.fields) > (_TRANSFER in body.fields) else b""
+    return b"".join((memoryview(text)[: text.rindex(b"}")], comma, _TRANSFER_NAME, transfer, b"}"))
 
 
 def whole_body(body: Body) -> bytes:
     """One leg for both phases: what the client sent, unchanged but for a `kv_transfer_params`, which is dropped."""
     if _TRANSFER not in body.fields:
         return body.text
-    members = (
-        b"".join((msgspec.json.encode(key), b":", memoryview(value)))
-        for key, value in body.fields.items()
-        if key != _TRANSFER
-    )
-    return b"{" + b",".join(members) + b"}"
+    return _ENCODER.encode({key: value for key, value in body.fields.items() if key != _TRANSFER})
+
+
+def salted(body: Body, salt: str) -> Body:
+    """The same request with this `cache_salt` in place of any of its own; `salt` is plain ASCII without quotes."""
+    raw = msgspec.Raw(b'"%b"' % salt.encode("ascii"))
+    fields = {**body.fields, _SALT: raw}
+    if _SALT in body.fields:
+        return Body(text=_ENCODER.encode(fields), fields=fields)
+    text = body.text
+    comma = b"," if body.fields else b""
+    parts = (memoryview(text)[: text.rindex(b"}")], comma, b'"cache_salt":', memoryview(raw), b"}")
+    return Body(text=b"".join(parts), fields=fields)
 
 
 class _Transfer(msgspec.Struct):
@@ -198,6 +232,7 @@ class _Transfer(msgspec.Struct):
     remote_engine_id: str
     remote_host: str
     remote_port: int
+    remote_num_tokens: int | None = None
 
 
 class _PrefillAnswer(msgspec.Struct):
@@ -208,18 +243,19 @@ _ANSWER = msgspec.json.Decoder(_PrefillAnswer)
 _TRANSFER_PARAMS = msgspec.json.Decoder(_Transfer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a prefill leg answered: the span to hand on, or why there is none."""
 
     transfer: bytes | None
     reason: str = ""
+    tokens: int = 0
+    """Of the prompt whose KV is handed on; 0 where the engine does not say."""
 
 
 def read_answer(text: bytes) -> Answer:
     """The `kv_transfer_params` of a prefill answer, checked for what a decode engine takes on trust.
 
-    There is none where the engine kept nothing: the first token ended the answer.
+    There is none where the engine kept nothing; vLLM 0.32 keeps it also where the first token ended the answer.
     """
     try:
         raw = _ANSWER.decode(text).kv_transfer_params
@@ -230,4 +266,4 @@ def read_answer(text: bytes) -> Answer:
         return Answer(transfer=None, reason="bad_handoff")
     if not params.do_remote_prefill or not params.remote_block_ids or not all(params.remote_block_ids):
         return Answer(transfer=None, reason="no_handoff")
-    return Answer(transfer=bytes(raw))
+    return Answer(transfer=bytes(raw), tokens=params.remote_num_tokens or 0)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from hpcserve.errors import PlacementError
 from hpcserve.nouns import NicKind, NodeType, Noun
 
-__all__ = ["PortState", "kv_net_devices", "ucx_net_devices"]
+__all__ = ["PortState", "kv_net_devices", "nic_kind", "ucx_net_devices"]
 
 
 class PortState(Noun):
@@ -33,6 +33,16 @@ def kv_net_devices(ports: Iterable[PortState], *, roce: bool) -> tuple[str, ...]
 
 def ucx_net_devices(nics: Sequence[str], node_type: NodeType, *, worker: str) -> str:
     """UCX_NET_DEVICES of a worker with these NICs; raises PlacementError where they are not one kind of known NIC."""
+    if nic_kind(nics, node_type, worker=worker) == NicKind.EFA:
+        raise PlacementError(
+            f"worker {worker} was given EFA NICs, which UCX does not drive",
+            remedy="set `transport.backend: libfabric` in the site file",
+        )
+    return ",".join(nics)
+
+
+def nic_kind(nics: Sequence[str], node_type: NodeType, *, worker: str) -> NicKind:
+    """What the NICs of a worker speak; raises PlacementError where they are not one kind of known NIC."""
     known = {nic.name: nic for nic in node_type.nics}
     unknown = [name for name in nics if name not in known]
     if unknown or not nics:
@@ -47,8 +57,4 @@ def ucx_net_devices(nics: Sequence[str], node_type: NodeType, *, worker: str) ->
             f"worker {worker} was given NICs of different kinds ({named})",
             remedy="KV takes one kind: list only the fabric's NICs in the site file",
         )
-    if kinds == {NicKind.EFA}:
-        raise PlacementError(
-            f"worker {worker} was given EFA NICs", remedy="UCX does not drive EFA; this release has only NIXL over UCX"
-        )
-    return ",".join(nics)
+    return kinds.pop()

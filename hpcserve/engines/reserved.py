@@ -17,7 +17,10 @@ _RESERVED_OPTIONS = {
     "--served-model-name": "the service's `served_name` says it",
     "--tensor-parallel-size": "the pool's `tensor_parallel` says it",
     "-tp": "the pool's `tensor_parallel` says it",
+    "--pipeline-parallel-size": "the pool's `pipeline_parallel` says it",
+    "-pp": "the pool's `pipeline_parallel` says it",
     "--kv-transfer-config": "it follows from the worker's role",
+    "--kv-events-config": "the service's `router.kv` says it",
     "--api-key": "the job makes its own key, and argv is visible to everyone on the node",
 }
 _RESERVED_VARIABLES = {

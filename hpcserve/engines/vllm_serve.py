@@ -7,17 +7,21 @@ from pathlib import Path
 from hpcserve.engines.command import (
     EngineCommand,
     check_worker,
+    event_ports,
+    events_config,
     handoff_of,
     network_environment,
+    parallel_arguments,
     pool_of,
     transfer_config,
     user_environment,
 )
 from hpcserve.engines.counters import EngineCounters, read_counters
 from hpcserve.engines.reserved import reserved_complaints
+from hpcserve.engines.stages import start_obstacle
 from hpcserve.engines.words import option_value
 from hpcserve.errors import PlacementError
-from hpcserve.nouns import EngineFacts, GrantedNode, Handoff, PlannedWorker, Service, Site
+from hpcserve.nouns import EngineFacts, GrantedNode, Handoff, Plan, PlannedWorker, Service, Site
 from hpcserve.wire import Complaint
 
 __all__ = ["VllmAdapter"]
@@ -69,7 +73,7 @@ class VllmAdapter:
         user_args = (*service.args, *pool_of(service, worker).args)
         argv = ["vllm", "serve", model_dir, "--served-model-name", service.served_name]
         argv += ["--host", node.control_address, "--port", str(port)]
-        argv += ["--tensor-parallel-size", str(worker.tensor_parallel)]
+        argv += parallel_arguments(worker)
         env = dict(_QUIET)
         if platform == "cpu":
             env |= _cpu_environment(worker)
@@ -80,11 +84,22 @@ class VllmAdapter:
             raise PlacementError(
                 f"vLLM on {node.name} is built for {platform}", remedy="this release starts vLLM on CUDA and on CPU"
             )
-        config = transfer_config(service, worker, node.engine)
+        config = transfer_config(service, worker, node.engine, site.transport)
         if config is not None:
             argv += ["--kv-transfer-config", json.dumps(config, separators=(",", ":"))]
+        events = events_config(service, worker, node)
+        if events is not None:
+            argv += ["--kv-events-config", json.dumps(events, separators=(",", ":"))]
         env |= network_environment(worker=worker, site=site, node=node, side_channel_port=side_channel_port)
         return EngineCommand(argv=(*argv, *user_args), env=env | user_environment(service, worker))
+
+    def start_obstacle(self, plan: Plan) -> PlacementError | None:
+        """Why the workers of a plan cannot be started; None where they can."""
+        return start_obstacle(plan)
+
+    def event_ports(self, service: Service, worker: PlannedWorker) -> tuple[int, int] | None:
+        """Ports at which the worker publishes and repeats KV events; None where it does not."""
+        return event_ports(service, worker)
 
     def read_counters(self, metrics_text: str) -> EngineCounters:
         """Counters in the text of `/metrics`."""
@@ -111,14 +126,15 @@ class VllmAdapter:
 
 def _cpu_environment(worker: PlannedWorker) -> dict[str, str]:
     """Threads as many as cores, unpinned (the agent binds the worker), and fewer processes where one rank allows it."""
-    threads = max(1, len(worker.ranks[0].cores) // worker.tensor_parallel)
+    cores = {core for rank in worker.ranks for core in rank.cores}
+    threads = max(1, len(cores) // len(worker.gpus))
     env = {
         "OMP_NUM_THREADS": str(threads),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         # vLLM's own value; it can no longer set it when a plugin imported nixl before it (distributed/nixl_utils.py).
         "UCX_RCACHE_MAX_UNRELEASED": "1024",
     }
-    if worker.tensor_parallel == 1:
+    if len(worker.gpus) == 1:
         # The worker then runs inside the engine's process: 0.6 GiB and 6 CPU-seconds less per start.
         env["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     return env
@@ -144,8 +160,8 @@ def _cpu_arguments(user_args: tuple[str, ...], service: Service, worker: Planned
 
 def _visible_gpus(worker: PlannedWorker, node: GrantedNode, peers: tuple[int, ...]) -> str:
     """UUIDs of the worker's own GPUs, then of its peers': vLLM uses the first, CUDA IPC needs to see the others."""
-    own = worker.ranks[0].gpus
-    if len(own) != worker.tensor_parallel:
+    own = worker.gpus
+    if len(own) != worker.tensor_parallel * worker.stages:
         raise PlacementError(
             f"worker {worker.id} of tensor_parallel {worker.tensor_parallel} was given {len(own)} GPUs of {node.name}"
         )

@@ -1,68 +1,45 @@
-"""`Fabric`: nodes under a forest of switches, and the path between two of their GPUs."""
+"""`Fabric`: nodes under switches and in NVLink domains, and the path between two of their GPUs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 
 from hpcserve.errors import NotFoundError, PlacementError
-from hpcserve.nouns import Nic, NodeType
+from hpcserve.fabric.inside import Inside
+from hpcserve.fabric.likeness import Fastest, fastest_of, measured_of
+from hpcserve.fabric.links import FabricPath, GpuAt, Link, PathDistance, link_of
+from hpcserve.fabric.overlay import Figure, Overlay
+from hpcserve.fabric.share import Share, max_min
+from hpcserve.fabric.switches import Between, SwitchAt, Switches
+from hpcserve.nouns import Nic, NodeType, NvlinkDomain
+from hpcserve.site import fold_hosts
 
-__all__ = ["Fabric", "FabricPath", "GpuAt", "Link", "PathDistance", "SwitchAt"]
-
-PathDistance = Literal["same-node", "same-leaf", "across-leaves"]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class GpuAt:
-    """One GPU: its node and its index there."""
-
-    node: str
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One direction of one link that paths may share: its name, one-way GB/s, and where that figure comes from."""
-
-    name: str
-    gb_per_s: float
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FabricPath:
-    """What KV passes from one GPU to another. `gb_per_s` is one-way, of the slowest link, alone on it."""
-
-    hops: tuple[str, ...]
-    gb_per_s: float
-    distance: PathDistance
-    source: str
-    """Where the rate of the slowest link comes from."""
-    links: tuple[Link, ...]
-    """In order; two paths that share a link share its rate."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchAt:
-    """One switch: its parent, and the rate of its links to it in GB/s; a root has neither."""
-
-    name: str
-    parent: str | None
-    uplink_gb_per_s: float
-    source: str
+__all__ = ["Fabric"]
 
 
 class Fabric:
     """Paths between the GPUs of one site. Looking one up takes time in the depth of the switches, not their number."""
 
     def __init__(
-        self, *, node_types: Mapping[str, NodeType], leaf_of: Mapping[str, str], switches: Mapping[str, SwitchAt]
+        self,
+        *,
+        node_types: Mapping[str, tuple[str, NodeType]],
+        leaves: Mapping[str, Mapping[int | None, str]],
+        switches: Mapping[str, SwitchAt],
+        domains: Mapping[str, NvlinkDomain],
+        overlay: Overlay,
     ) -> None:
-        self._node_types = node_types
-        self._leaf_of = leaf_of
-        self._switches = switches
-        self._above = {leaf: self._chain(leaf) for leaf in set(leaf_of.values())}
-        self._nics = {id(kind): _nearest_nics(kind) for kind in node_types.values()}
+        self._node_types = {node: kind for node, (_, kind) in node_types.items()}
+        self._leaves = leaves
+        self._switches = Switches(switches, overlay.over)
+        self._domains = domains
+        self._overlay = overlay
+        made: dict[str, Inside] = {}
+        for name, kind in node_types.values():
+            if name not in made:
+                made[name] = Inside(name, kind)
+        self._inside = {node: made[name] for node, (name, _) in node_types.items()}
+        self._ends: dict[GpuAt, tuple[str, str, tuple[Link, ...], tuple[Link, ...]]] = {}
+        self._measured = measured_of(overlay, self._node_types, switches)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -79,27 +56,76 @@ class Fabric:
             ) from None
 
     def leaf_of(self, node: str) -> str:
-        """The leaf switch of a node; raises NotFoundError for a node that the site does not have."""
+        """The leaf switch of a node, of its first rail where it has rails; raises NotFoundError as `node_type` does."""
         self.node_type(node)
-        return self._leaf_of[node]
+        return next(iter(self._leaves[node].values()))
 
-    def switches_above(self, node: str) -> tuple[str, ...]:
-        """The node's leaf switch, the switch above it, and so on to the root."""
-        return self._above[self.leaf_of(node)]
+    def leaves_named(self, node: str) -> str:
+        """What a node is plugged into, in words: its leaf switch, or those of all its rails, `rail[0-7]`."""
+        return fold_hosts(tuple(dict.fromkeys(self.leaves_of(node).values())))
+
+    def leaves_of(self, node: str) -> Mapping[int | None, str]:
+        """The leaf switch of each rail of a node, lowest first; of rail None where there are no rails."""
+        self.node_type(node)
+        return self._leaves[node]
+
+    def switches_above(self, leaf: str) -> tuple[str, ...]:
+        """The leaf switch itself, the switch above it, and so on to the root; KeyError where there is none."""
+        return self._switches.above(leaf)
 
     def switch(self, name: str) -> SwitchAt:
         """The switch of that name; KeyError where there is none."""
-        return self._switches[name]
+        return self._switches.switches[name]
+
+    def domain_of(self, node: str) -> NvlinkDomain | None:
+        """The NVLink domain that a node is in; None where it is in none."""
+        return self._domains.get(node)
+
+    def is_measured(self, node: str) -> bool:
+        """Whether anything was measured of this very node: of links inside it, or of pairs that it is in."""
+        return node in self._measured.inside or node in self._measured.singular
+
+    @property
+    def has_measured_paths(self) -> bool:
+        """Whether whole paths were measured: they may be faster than what is known of their links."""
+        return self._overlay.says_of_paths
+
+    def node_likeness(self, node: str, *, roughly: bool = False) -> Hashable:
+        """Equal for nodes that nothing inside tells apart: of one type, and with the same figures measured, if any.
+
+        `roughly`: with about the same figures.
+        """
+        self.node_type(node)
+        measured = self._measured.rough_likeness(node) if roughly else self._measured.likeness(node)
+        return self._inside[node].name, measured
+
+    @cached_property
+    def fastest(self) -> Fastest:
+        """What no path can exceed."""
+        kinds = {id(kind): kind for kind in self._node_types.values()}
+        domains = {domain.name: domain for domain in self._domains.values()}
+        return fastest_of(kinds.values(), domains.values(), self._overlay)
+
+    def switch_likeness(self, name: str) -> Hashable:
+        """Equal for switches of equal links to what is above them, and between what is below them."""
+        at = self.switch(name)
+        rates = () if at.parent is None else self._switches.rates(name)
+        return rates, at.mesh.known_gb_per_s if at.mesh else 0.0, name if name in self._measured.singular else None
 
     def nic(self, gpu: GpuAt) -> Nic:
         """The NIC that carries a GPU's KV: of those that it is nearest to, the fastest, then the first."""
-        nics = self._nics[id(self.node_type(gpu.node))]
+        self.node_type(gpu.node)
         try:
-            return nics[gpu.index]
+            return self._inside[gpu.node].nics[gpu.index]
         except KeyError:
             raise NotFoundError(
                 f"no GPU {gpu.index} on node `{gpu.node}`", remedy="see the site's `gpu.count`"
             ) from None
+
+    def port_gb_per_s(self, gpu: GpuAt) -> float:
+        """One-way GB/s between a GPU and its leaf switch: of the slowest link there, 0 where nobody knows."""
+        _, _, out, into = self._end(gpu)
+        return min(link.gb_per_s for link in (*out, *into))
 
     def distance(self, a: str, b: str) -> PathDistance:
         """How far two nodes are apart."""
@@ -110,71 +136,108 @@ class Fabric:
     def path(self, a: GpuAt, b: GpuAt) -> FabricPath:
         """The path from one GPU to another, one way.
 
-        Inside a node NVLink where both are in one island, else the host; between nodes the NIC nearest to each and the
-        switches up to the lowest common one. Raises PlacementError where no switch joins the two nodes, ValueError for
-        a GPU and itself.
+        Inside a node NVLink where both are in one island, else the host; between nodes of one NVLink domain NVLink;
+        else the NIC nearest to each, the leaf of that NIC's rail and the switches up to the lowest common one. Raises
+        PlacementError where no switch joins the two nodes or the rate of a link is unknown, ValueError for a GPU and
+        itself.
         """
+        hops, distance, links, between = self._way(a, b)
+        figure = self._alone(a, b, between) if self._overlay.says_of_paths else None
+        if figure is not None:
+            links = self._overlay.over_path(links, figure)
+        slowest = min(links, key=_rate)
+        if not slowest.gb_per_s:
+            raise PlacementError(
+                f"no rate from GPU {a.index} of {a.node} to GPU {b.index} of {b.node}: that of link `{slowest.name}` is"
+                f" unknown ({slowest.source})",
+                remedy=f"measure it with `hpcserve site measure`, or write it in the site: {slowest.where}",
+            )
+        return FabricPath(hops=hops, gb_per_s=slowest.gb_per_s, distance=distance, source=slowest.source, links=links)
+
+    def links(self, a: GpuAt, b: GpuAt) -> tuple[Link, ...]:
+        """The links of `path`, those of unknown rate too (0 GB/s), without what was measured of whole paths."""
+        return self._way(a, b)[2]
+
+    def path_class(self, a: GpuAt, b: GpuAt) -> str:
+        """A name that paths of one kind share: of equal NICs of equal node types, over as many levels of switches."""
+        return self._class(a, b, self._way(a, b)[3])
+
+    def share(self, flows: Sequence[tuple[GpuAt, GpuAt]]) -> tuple[Share, ...]:
+        """What each flow gets when all run at once, max-min fair; raises what `path` raises."""
+        return max_min([self.path(a, b).links for a, b in flows])
+
+    def _alone(self, a: GpuAt, b: GpuAt, between: Between | None) -> Figure | None:
+        """What was measured of this path: of the pair itself, else of its class."""
+        return self._overlay.pairs.get((a, b)) or self._overlay.classes.get(self._class(a, b, between))
+
+    def _way(self, a: GpuAt, b: GpuAt) -> tuple[tuple[str, ...], PathDistance, tuple[Link, ...], Between | None]:
+        """Hops, distance, links, and what lies between the leaves; None where no switch is passed."""
         if a == b:
             raise ValueError(f"GPU {a.index} of {a.node} and itself: no path is needed")
         if a.node == b.node:
-            return self._inside(a, b)
-        leave, enter = self.nic(a), self.nic(b)
-        up, down, switches = self._between(a.node, b.node)
-        links = (
-            Link(f"{a.node}.{leave.name} out", leave.rate.gb_per_s, leave.rate.source),
-            *(Link(f"{switch.name} up", switch.uplink_gb_per_s, switch.source) for switch in up),
-            *(Link(f"{switch.name} down", switch.uplink_gb_per_s, switch.source) for switch in down),
-            Link(f"{b.node}.{enter.name} in", enter.rate.gb_per_s, enter.rate.source),
-        )
-        hops = (f"{a.node}.{leave.name}", *switches, f"{b.node}.{enter.name}")
-        return _path(hops, self.distance(a.node, b.node), links)
+            return self._way_inside(a, b)
+        if self._domains and (domain := self._shared_domain(a, b)) is not None:
+            hops = (f"{a.node}.gpu{a.index}", domain.name, f"{b.node}.gpu{b.index}")
+            return hops, self.distance(a.node, b.node), self._nvlink(a, b, domain), None
+        leave, enter = self._end(a), self._end(b)
+        between = self._joined(a, b, leave[1], enter[1])
+        distance: PathDistance = "across-leaves" if between.height else "same-leaf"
+        return (leave[0], *between.hops, enter[0]), distance, leave[2] + between.links + enter[3], between
 
-    def _inside(self, a: GpuAt, b: GpuAt) -> FabricPath:
+    def _way_inside(self, a: GpuAt, b: GpuAt) -> tuple[tuple[str, ...], PathDistance, tuple[Link, ...], None]:
         self.nic(a), self.nic(b)
-        kind = self.node_type(a.node)
-        for island in kind.nvlink:
-            if a.index in island.gpus and b.index in island.gpus:
-                rate = island.rate
-                links = (
-                    Link(f"{a.node}.gpu{a.index}.nvlink out", rate.gb_per_s, rate.source),
-                    Link(f"{b.node}.gpu{b.index}.nvlink in", rate.gb_per_s, rate.source),
-                )
-                return _path((f"{a.node}.gpu{a.index}", "nvlink", f"{a.node}.gpu{b.index}"), "same-node", links)
-        host = Link(f"{a.node}.host", kind.host_path.gb_per_s, kind.host_path.source)
-        return _path((f"{a.node}.gpu{a.index}", "host", f"{a.node}.gpu{b.index}"), "same-node", (host,))
+        domain = self._domains.get(a.node)
+        via, made = self._inside[a.node].way(a, b)
+        if via == "host" and domain is not None:
+            via, made = domain.name, self._nvlink(a, b, domain)
+        hops = (f"{a.node}.gpu{a.index}", via, f"{a.node}.gpu{b.index}")
+        return hops, "same-node", tuple(self._overlay.over(link) for link in made), None
 
-    def _between(self, a: str, b: str) -> tuple[tuple[SwitchAt, ...], tuple[SwitchAt, ...], tuple[str, ...]]:
-        """Switches whose uplinks are climbed from `a`, those whose are descended to `b`, and all that are passed."""
-        from_a, from_b = self.switches_above(a), self.switches_above(b)
-        for height, switch in enumerate(from_a):
-            if switch in from_b:
-                climbed, descended = from_a[:height], from_b[: from_b.index(switch)][::-1]
-                return (
-                    tuple(self._switches[name] for name in climbed),
-                    tuple(self._switches[name] for name in descended),
-                    (*climbed, switch, *descended),
-                )
-        raise PlacementError(
-            f"no path from {a} to {b}: no switch of the site joins `{from_a[-1]}` and `{from_b[-1]}`",
-            remedy="put both under one switch in the site, or keep prefill and decode under one of the two",
+    def _class(self, a: GpuAt, b: GpuAt, between: Between | None) -> str:
+        here, there = self._inside[a.node], self._inside[b.node]
+        if between is not None:
+            way = "same leaf" if not between.height else f"{'mesh' if between.meshed else 'up'} {between.height}"
+            return f"{way}: {here.like[a.index]} to {there.like[b.index]}"
+        if a.node != b.node:
+            return f"NVLink domain: {here.name} to {there.name}"
+        by_host = here.way(a, b)[0] == "host" and a.node not in self._domains
+        return f"in {here.name}: {'host' if by_host else 'NVLink'}"
+
+    def _shared_domain(self, a: GpuAt, b: GpuAt) -> NvlinkDomain | None:
+        domain = self._domains.get(a.node)
+        if domain is None or self._domains.get(b.node) is not domain:
+            return None
+        self.nic(a), self.nic(b)
+        return domain
+
+    def _nvlink(self, a: GpuAt, b: GpuAt, domain: NvlinkDomain) -> tuple[Link, ...]:
+        where = f"nvlink_domains, {domain.name}, rate"
+        return (
+            self._overlay.over(link_of(f"{a.node}.gpu{a.index}.nvlink out", domain.rate, where)),
+            self._overlay.over(link_of(f"{b.node}.gpu{b.index}.nvlink in", domain.rate, where)),
         )
 
-    def _chain(self, leaf: str) -> tuple[str, ...]:
-        chain = [leaf]
-        while (parent := self._switches[chain[-1]].parent) is not None:
-            chain.append(parent)
-        return tuple(chain)
+    def _end(self, gpu: GpuAt) -> tuple[str, str, tuple[Link, ...], tuple[Link, ...]]:
+        """A GPU's port, its leaf, the links out of the node and those into it."""
+        end = self._ends.get(gpu)
+        if end is None:
+            nic = self.nic(gpu)
+            out, into = self._inside[gpu.node].port(gpu, nic)
+            leaves = self._leaves[gpu.node]
+            end = self._ends[gpu] = (
+                f"{gpu.node}.{nic.name}",
+                leaves[nic.rail] if nic.rail in leaves else self.leaf_of(gpu.node),
+                tuple(self._overlay.over(link) for link in out),
+                tuple(self._overlay.over(link) for link in into),
+            )
+        return end
+
+    def _joined(self, a: GpuAt, b: GpuAt, leaf_a: str, leaf_b: str) -> Between:
+        try:
+            return self._switches.between(leaf_a, leaf_b)
+        except PlacementError as error:
+            raise PlacementError(f"no path from {a.node} to {b.node}: {error.message}", remedy=error.remedy) from None
 
 
-def _path(hops: tuple[str, ...], distance: PathDistance, links: tuple[Link, ...]) -> FabricPath:
-    slowest = min(links, key=lambda link: link.gb_per_s)
-    return FabricPath(hops=hops, gb_per_s=slowest.gb_per_s, distance=distance, source=slowest.source, links=links)
-
-
-def _nearest_nics(kind: NodeType) -> dict[int, Nic]:
-    nearest: dict[int, Nic] = {}
-    for nic in kind.nics:
-        for gpu in nic.gpus:
-            if gpu not in nearest or nic.rate.gb_per_s > nearest[gpu].rate.gb_per_s:
-                nearest[gpu] = nic
-    return nearest
+def _rate(link: Link) -> float:
+    return link.gb_per_s

@@ -42,6 +42,9 @@ class Endpoint(Noun):
     """None for an aggregated worker."""
     max_model_len: PositiveInt | None = None
     events_url: Text | None = None
+    """ZeroMQ address at which it publishes KV events; None where it does not."""
+    events_replay_url: Text | None = None
+    """ZeroMQ address at which it repeats them."""
     draining: bool = False
     simulated: bool = False
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from hpcserve.nouns.base import Noun, Text
 
-__all__ = ["Job", "JobFailure", "JobFile", "JobHandle", "JobPhase", "JobState", "WorkerState"]
+__all__ = ["Job", "JobFailure", "JobFile", "JobHandle", "JobPhase", "JobState", "NodeRefusal", "WorkerState"]
 
 
 class JobFile(Noun):
@@ -60,6 +60,15 @@ class JobFailure(Noun):
     """Which start of the job: Slurm's job id and restart count, `4242.1`; `local.0` without Slurm."""
 
 
+class NodeRefusal(Noun):
+    """`refused/NODE.json`: why a granted node is unfit to serve; the job goes on without it where it has spares."""
+
+    schema_: Annotated[Literal["hpcserve.refused/1"], Field(alias="schema")] = "hpcserve.refused/1"
+    node: Text
+    life: Text
+    reasons: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
 class JobPhase(StrEnum):
     """Where a job is, from the user's side."""
 
@@ -98,4 +107,8 @@ class JobState(Noun):
     """Slurm's reason while pending, ours when failed."""
     url: str | None
     workers: tuple[WorkerState, ...] = ()
+    refused: tuple[NodeRefusal, ...] = ()
+    """Granted nodes that proved unfit, and why; the job goes on without them where it has spares."""
+    kv_doubts: tuple[str, ...] = ()
+    """What is in the way of the KV events that the service wants, one sentence each."""
     simulated: bool = False

@@ -1,6 +1,8 @@
 """`Report`: what the runs of one sweep say together."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -72,6 +74,23 @@ class Goodput(Noun):
 
     bound: Literal["crossing", "below", "above", "unknown"]
     request_rate: Positive | None
+
+    @classmethod
+    def first_crossing(cls, points: Iterable[tuple[float, float]], *, target: float) -> Self:
+        """Of (offered rate, attainment) points: where attainment first falls below `target`, linear between points.
+
+        What comes back at higher rates after the first crossing does not count: nobody can run there on purpose.
+        """
+        ordered = sorted(points)
+        if not ordered:
+            return cls(bound="unknown", request_rate=None)
+        if ordered[0][1] < target:
+            return cls(bound="below", request_rate=ordered[0][0])
+        for (low, reached), (high, missed) in pairwise(ordered):
+            if missed < target:
+                part = (reached - target) / (reached - missed)
+                return cls(bound="crossing", request_rate=low + (high - low) * part)
+        return cls(bound="above", request_rate=ordered[-1][0])
 
     def __str__(self) -> str:
         sign = {"crossing": "", "below": "< ", "above": "> "}.get(self.bound, "")

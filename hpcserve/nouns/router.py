@@ -43,3 +43,5 @@ class RouterState(Noun):
     proofs: tuple[PairProof, ...]
     mismatches: tuple[Text, ...]
     """Pairs that are never tried, each with the fact on which the two differ."""
+    kv_doubts: tuple[Text, ...] = ()
+    """What is in the way of the KV events that the service wants, one sentence each; routes are remembered instead."""

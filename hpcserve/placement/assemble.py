@@ -1,4 +1,4 @@
-"""Seats -> the parts of a `Plan`: workers with NICs, cores and ports, path costs, what Slurm is asked for."""
+"""Seats -> the parts of a `Plan`: workers with NICs, cores and ports, and path costs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,8 +6,6 @@ from hpcserve.errors import PlacementError
 from hpcserve.fabric import Fabric, GpuAt
 from hpcserve.nouns import (
     Allocation,
-    Ask,
-    Distance,
     GrantedNode,
     ModelShape,
     PathCost,
@@ -15,33 +13,33 @@ from hpcserve.nouns import (
     Rank,
     Role,
     Service,
-    Site,
 )
+from hpcserve.placement.candidate import Seat
+from hpcserve.placement.cores import cores_by_worker
 from hpcserve.placement.cost import handover
-from hpcserve.placement.demand import Wanted
-from hpcserve.placement.ground import Ground, Seat
+from hpcserve.placement.demand import StageOf, Wanted
+from hpcserve.placement.ground import Ground
 
-__all__ = ["ask_for", "path_costs", "planned_workers", "router_port"]
+__all__ = ["path_costs", "planned_workers", "router_port"]
 
 
 def planned_workers(
-    workers: Sequence[Wanted], seats: Mapping[str, Seat], ground: Ground, allocation: Allocation | None
+    workers: Sequence[Wanted], seats: Mapping[StageOf, Seat], ground: Ground, allocation: Allocation | None
 ) -> tuple[PlannedWorker, ...]:
-    """The workers in their order, with NICs by affinity, cores shared by GPU count, and the ports of their GPUs."""
+    """The workers in their order, with the NICs, cores and ports of their GPUs, stage by stage."""
     planned: list[PlannedWorker] = []
+    cores = cores_by_worker(seats, ground)
     for worker in workers:
-        seat = seats[worker.id]
-        candidate = ground.candidates[seat.node]
-        cores = _cores(worker, seats, candidate.cores)
+        keys = [(worker.id, stage) for stage in range(worker.stages)]
         port, side_channel = None, None
         if allocation is not None:
-            port, side_channel = _ports(worker, seat, allocation.node(candidate.name))
-        nics = dict.fromkeys(ground.fabric.nic(GpuAt(candidate.name, gpu)).name for gpu in seat.gpus)
+            first = seats[worker.key]
+            port, side_channel = _ports(worker, first, allocation.node(ground.candidates[first.node].name))
         planned.append(
             PlannedWorker(
                 id=worker.id,
                 role=worker.role,
-                ranks=(Rank(node=candidate.name, gpus=seat.gpus, nics=tuple(nics), cores=cores),),
+                ranks=tuple(_rank(seats[key], cores[key], ground) for key in keys),
                 tensor_parallel=worker.tensor_parallel,
                 port=port,
                 side_channel_port=side_channel,
@@ -50,15 +48,10 @@ def planned_workers(
     return tuple(planned)
 
 
-def _cores(worker: Wanted, seats: Mapping[str, Seat], cores: tuple[int, ...]) -> tuple[int, ...]:
-    """The worker's part of its node's cores, in the order of GPUs and by their number; all where there are too few."""
-    here = sorted(seat for seat in seats.values() if seat.node == seats[worker.id].node)
-    gpus = sum(len(seat.gpus) for seat in here)
-    if len(cores) < gpus:
-        return cores
-    before = sum(len(seat.gpus) for seat in here if seat < seats[worker.id])
-    after = before + len(seats[worker.id].gpus)
-    return cores[len(cores) * before // gpus : len(cores) * after // gpus]
+def _rank(seat: Seat, cores: tuple[int, ...], ground: Ground) -> Rank:
+    node = ground.candidates[seat.node].name
+    nics = dict.fromkeys(ground.fabric.nic(GpuAt(node, gpu)).name for gpu in seat.gpus)
+    return Rank(node=node, gpus=seat.gpus, nics=tuple(nics), cores=cores)
 
 
 def _ports(worker: Wanted, seat: Seat, node: GrantedNode) -> tuple[int, int]:
@@ -97,6 +90,7 @@ def path_costs(
             decode=decode.id,
             distance=cost.distance,
             hops=cost.hops,
+            rank_paths=cost.rank_paths,
             gb_per_s=cost.gb_per_s,
             kv_bytes=cost.kv_bytes,
             transfer_ms=cost.transfer_ms,
@@ -111,41 +105,12 @@ def path_costs(
                 fabric,
                 shape,
                 tokens=service.workload.input_tokens,
-                prefill=_gpus(prefill),
-                decode=_gpus(decode),
+                prefill=_stages(prefill),
+                decode=_stages(decode),
             ),
         )
     )
 
 
-def _gpus(worker: PlannedWorker) -> tuple[GpuAt, ...]:
-    return tuple(GpuAt(rank.node, gpu) for rank in worker.ranks for gpu in rank.gpus)
-
-
-def ask_for(workers: Sequence[PlannedWorker], fabric: Fabric, site: Site, service: Service, *, mode: str) -> Ask:
-    """What Slurm is asked for, so that what it grants can carry the plan.
-
-    Under one leaf: `switches` 1. Across leaves on purpose: the very nodes, as Slurm's tree plugin packs a job under one
-    leaf where it can. Spread over leaves for want of room: at most as many leaves as planned.
-    """
-    used: dict[str, int] = {}
-    for worker in workers:
-        for rank in worker.ranks:
-            used[rank.node] = used.get(rank.node, 0) + len(rank.gpus)
-    nodes = tuple(node for node in fabric.nodes if node in used)
-    leaves = {fabric.leaf_of(node) for node in nodes}
-    nodelist, switches = None, None
-    if mode == "disaggregated" and len(nodes) > 1 and site.slurm is not None:
-        if service.distance == Distance.ACROSS_LEAVES:
-            nodelist = nodes
-        elif site.slurm.switches_option:
-            switches = len(leaves)
-        elif service.distance == Distance.SAME_LEAF:
-            nodelist = nodes
-    return Ask(
-        partition=service.partition,
-        nodes=len(nodes),
-        gpus_per_node=max(used.values()),
-        nodelist=nodelist,
-        switches=switches,
-    )
+def _stages(worker: PlannedWorker) -> list[list[GpuAt]]:
+    return [[GpuAt(rank.node, gpu) for gpu in rank.gpus] for rank in worker.ranks]

@@ -1,70 +1,61 @@
 """What it costs to hand KV from one placed worker to another."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcserve.fabric import Fabric, FabricPath, GpuAt, PathDistance
+from hpcserve.fabric import Fabric, FabricPath, GpuAt, PathDistance, rank_flows
+from hpcserve.model import stage_bytes
 from hpcserve.nouns import ModelShape
 from hpcserve.units import transfer_ms
 
-__all__ = ["Handover", "handover", "rank_flows"]
+__all__ = ["Handover", "handover"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """One request's KV from all ranks of one worker to all ranks of another, nothing else on the links."""
+    """One request's KV from all ranks and stages of one worker to those of another, nothing else on the links."""
 
     distance: PathDistance
     hops: tuple[str, ...]
-    """Of the slowest pair of ranks."""
+    """Of the slowest pair of ranks; of those equally slow, one with most hops."""
     gb_per_s: float
     """Of all pairs of ranks together, one way."""
     kv_bytes: int
     transfer_ms: float
     source: str
-
-
-def rank_flows(prefill_ranks: int, decode_ranks: int, kv_heads: int) -> Iterator[tuple[int, int, float]]:
-    """Which prefill rank sends what share of the KV to which decode rank.
-
-    vLLM's NIXL connector: with equal parallelism rank i reads from rank i; else the side with fewer ranks is shared or
-    gathered in equal, consecutive parts. A rank holds at least one KV head, so shares add up to more than 1 where there
-    are more ranks than KV heads.
-    """
-    share = max(1 / decode_ranks, 1 / kv_heads)
-    if prefill_ranks <= decode_ranks:
-        for rank in range(decode_ranks):
-            yield rank * prefill_ranks // decode_ranks, rank, share
-    else:
-        fan_in = prefill_ranks // decode_ranks
-        for rank in range(prefill_ranks):
-            yield rank, rank // fan_in, share / fan_in
+    rank_paths: int
+    """Pairs of ranks that share the KV."""
 
 
 def handover(
-    fabric: Fabric, shape: ModelShape, *, tokens: int, prefill: tuple[GpuAt, ...], decode: tuple[GpuAt, ...]
+    fabric: Fabric,
+    shape: ModelShape,
+    *,
+    tokens: int,
+    prefill: Sequence[Sequence[GpuAt]],
+    decode: Sequence[Sequence[GpuAt]],
 ) -> Handover:
-    """The cost of handing over `tokens` tokens; GPUs in rank order. Raises PlacementError where there is no path.
+    """The cost of handing over `tokens` tokens; the GPUs of each stage, as many of both, in rank order.
 
-    Every link takes the time of all bytes that cross it, and the slowest link decides.
+    Each stage hands its layers' KV to the same stage of the other worker, all at once. Every link takes the time of all
+    bytes that cross it, and the slowest link decides. Where paths see one link at several rates (one pair was measured
+    by itself), each takes its time at its own. Raises PlacementError where there is no path.
     """
-    whole = tokens * shape.kv_bytes_per_token
-    load: dict[str, float] = {}
+    needed_ms: dict[str, float] = {}
     flows: list[tuple[FabricPath, float]] = []
-    for sender, receiver, share in rank_flows(len(prefill), len(decode), shape.kv_heads):
-        path = fabric.path(prefill[sender], decode[receiver])
-        flows.append((path, share * whole))
-        for link in path.links:
-            load[link.name] = load.get(link.name, 0.0) + share * whole
-    slowest, ms = max(
-        (
-            (path, transfer_ms(size_bytes=load[link.name], gb_per_s=link.gb_per_s))
-            for path, _ in flows
-            for link in path.links
-        ),
-        key=lambda candidate: candidate[1],
+    for stage, (senders, receivers) in enumerate(zip(prefill, decode, strict=True)):
+        kept = stage_bytes(shape, tokens, stages=len(decode), tensor_parallel=len(receivers))[stage]
+        for sender, receiver, share in rank_flows(len(senders), len(receivers)):
+            path = fabric.path(senders[sender], receivers[receiver])
+            flows.append((path, share * kept))
+            for link in path.links:
+                ms = transfer_ms(size_bytes=share * kept, gb_per_s=link.gb_per_s)
+                needed_ms[link.name] = needed_ms.get(link.name, 0.0) + ms
+    slowest, binding = max(
+        ((path, link) for path, _ in flows for link in path.links),
+        key=lambda candidate: (needed_ms[candidate[1].name], len(candidate[0].hops)),
     )
-    binding = max(slowest.links, key=lambda link: load[link.name] / link.gb_per_s)
+    ms = needed_ms[binding.name]
     moved = round(sum(size for _, size in flows))
     return Handover(
         distance=slowest.distance,
@@ -73,4 +64,5 @@ def handover(
         kv_bytes=moved,
         transfer_ms=ms,
         source=binding.source,
+        rank_paths=len(flows),
     )

@@ -1,147 +1,167 @@
 """Where workers can be placed: nodes with free GPUs, and which of them are alike."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from hpcserve.fabric import Fabric, GpuAt
+from hpcserve.placement.alike_gpus import AlikeGpus
+from hpcserve.placement.candidate import Candidate, Seat, Used, areas_of
+from hpcserve.placement.chains import Chains
+from hpcserve.placement.symmetry import Part, parts_of
 
-__all__ = ["Candidate", "Ground", "Region", "Seat"]
-
-GpuKind = tuple[int, int, float]
-Subtree = tuple[int, frozenset[str]]
-"""Kind, and the names of the candidates in it."""
-Region = tuple[tuple[int, ...], tuple[int, ...]]
-"""Nodes for prefill (and aggregated) workers, and nodes for decode workers; both in order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One node that may be used: its GPUs and cores, by the node's own numbers."""
-
-    name: str
-    gpus: tuple[int, ...]
-    cores: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Seat:
-    """Where one worker sits: a candidate's number, and its GPUs in rank order."""
-
-    node: int
-    gpus: tuple[int, ...]
+__all__ = ["Ground"]
 
 
 class Ground:
-    """Candidates in order, thinned to those that can matter, with what makes nodes and GPUs interchangeable.
+    """Candidates in the order of the fabric's parts, thinned to those that can matter, with what is alike.
 
-    Nodes of one type and one set of GPUs under one leaf are interchangeable until one is used, and so are whole
-    subtrees of switches of equal rates and equal content. As `workers` workers use at most as many nodes, only so many
-    of each kind below each switch are kept, the first ones.
+    As `workers` workers use at most as many nodes, only so many of each kind in each part are kept, the first ones, and
+    those in `always`.
+
+    Rails that are joined alike may change places on all nodes at once, as long as each worker has one rank: with more,
+    the ranks' order would change too, and with it which rank meets which on the same rail. `rails_alike` says so.
+
+    `roughly`: nodes are alike where what was measured of them is within a tenth. Seats are then found quickly among
+    many nodes, and no claim is made that there are no better ones.
     """
 
-    def __init__(self, fabric: Fabric, candidates: Sequence[Candidate], *, workers: int) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        candidates: Sequence[Candidate],
+        *,
+        workers: int,
+        chains: Chains | None = None,
+        always: Iterable[str] = (),
+        rails_alike: bool = False,
+        roughly: bool = False,
+    ) -> None:
         self.fabric = fabric
-        self._kinds: dict[tuple[object, ...], int] = {}
-        self._kind_of_switch: dict[str, int] = {}
-        kept = self._thinned([candidate for candidate in candidates if candidate.gpus], workers)
-        self.candidates = tuple(candidate for candidate in candidates if candidate.name in kept)
-        self._gpu_kinds = [
-            {gpu: self._gpu_kind(candidate, gpu) for gpu in candidate.gpus} for candidate in self.candidates
-        ]
-        self._node_kinds = [self._node_kind(candidate) for candidate in self.candidates]
-        self._above = [fabric.switches_above(candidate.name) for candidate in self.candidates]
+        self.is_rough = roughly
+        self._ports: dict[tuple[str, int], float] = {}
+        self._rails_alike = rails_alike
+        chains = self.chains = chains or Chains(fabric)
+        given = {candidate.name: candidate for candidate in candidates if candidate.gpus}
+        names, self.roots = parts_of(
+            chains,
+            list(given),
+            [(candidate.gpus, candidate.partition) for candidate in given.values()],
+            most=workers,
+            always=frozenset(always),
+            roughly=roughly,
+        )
+        self.candidates = tuple(given[name] for name in names)
+        self.numbers = {name: number for number, name in enumerate(names)}
+        self._above: list[tuple[int, ...]] = [()] * len(names)
+        self._heights: dict[int, int] = {}
+        for root in self.roots:
+            self._note_above(root, ())
+        leaves = [tuple(dict.fromkeys(fabric.leaves_of(name).values())) for name in names]
+        self.leaf_of = _firsts(leaves)
+        self.gpus = AlikeGpus(fabric, self.candidates, roughly=roughly, regular=chains.are_rails_regular)
+        self._areas = [areas_of(fabric, candidate) for candidate in self.candidates]
 
-    def openings(self, used: Mapping[int, frozenset[int]]) -> Iterator[int]:
-        """Nodes worth trying, in order: those in use, and the first of each kind of unused ones."""
-        touched = {switch for node in used for switch in self._above[node]}
-        seen: set[tuple[object, ...]] = set()
-        for node in range(len(self.candidates)):
-            if node in used:
-                yield node
+    def openings(self, used: Used, within: Sequence[Part] | None = None) -> Iterator[int]:
+        """Nodes worth trying, in order: those in use, and of the others the first of each kind in each part in use."""
+        touched = {number for node in used for number in self._above[node]}
+        return self._open(self.roots if within is None else within, touched)
+
+    def seats(self, node: int, used: Used, ranks: int, *, rails_alike: bool | None = None) -> list[Seat]:
+        """Every seat for `ranks` ranks on the GPUs of a node that are not used, alike ones once; lowest first.
+
+        The ranks of a seat share an NVLink island, where the node has any and its type does not say otherwise.
+        """
+        exchange = self._rails_alike if rails_alike is None else rails_alike
+        taken = used.get(node, frozenset())
+        areas = self._areas[node] if ranks > 1 else (self.candidates[node].gpus,)
+        found: list[Seat] = []
+        touched: set[int | None] | None = None
+        for area in areas:
+            free = [gpu for gpu in area if gpu not in taken]
+            if len(free) < ranks:
                 continue
-            key: list[object] = [self._node_kinds[node]]
-            for switch in self._above[node]:
-                if switch in touched:
-                    key.append(switch)
-                    break
-                key.append(self._kind_of_switch[switch])
-            if tuple(key) not in seen:
-                seen.add(tuple(key))
-                yield node
+            if exchange and touched is None:
+                touched = self.gpus.touched(used)
+            found += [Seat(node, tuple(sorted(gpus))) for gpus in _picks(self.gpus.groups(node, free, touched), ranks)]
+        return sorted(found)
 
-    def regions(self) -> list[Region]:
-        """Parts of the ground to fill: all, one node, one leaf, one leaf against the others; alike ones once."""
-        everything = tuple(range(len(self.candidates)))
-        regions = [(everything, everything)]
-        first_nodes = list(self.openings({}))
-        regions += [((node,), (node,)) for node in first_nodes]
-        for leaf in dict.fromkeys(self._above[node][0] for node in first_nodes):
-            inside = tuple(node for node in everything if self._above[node][0] == leaf)
-            outside = tuple(node for node in everything if self._above[node][0] != leaf)
-            regions += [(inside, inside), (inside, outside), (outside, inside)]
-            regions += [(inside[:cut], inside[cut:]) for cut in range(1, len(inside))]
-        return regions
+    def has_room(self, node: int, used: Used, ranks: int) -> bool:
+        """Whether a node has any seat for so many ranks."""
+        taken = used.get(node, frozenset())
+        areas = self._areas[node] if ranks > 1 else (self.candidates[node].gpus,)
+        return any(len(area) - len(taken.intersection(area)) >= ranks for area in areas)
 
-    def seats(self, node: int, taken: frozenset[int], ranks: int) -> list[Seat]:
-        """Every seat for `ranks` ranks on the GPUs of a node that are not taken, alike ones once; lowest first."""
-        by_kind: dict[GpuKind, list[int]] = {}
-        for gpu, kind in self._gpu_kinds[node].items():
-            if gpu not in taken:
-                by_kind.setdefault(kind, []).append(gpu)
-        groups = [sorted(by_kind[kind]) for kind in sorted(by_kind)]
-        return sorted(Seat(node, gpus) for gpus in _picks(groups, ranks))
+    def port_gb_per_s(self, seat: Seat) -> float:
+        """One-way GB/s of the slowest of a seat's ways to its leaf."""
+        name = self.candidates[seat.node].name
+        return min(self._port(name, gpu) for gpu in seat.gpus)
+
+    def node_port_gb_per_s(self, node: int) -> float:
+        """The fastest of the ways from a node's GPUs to their leaves."""
+        candidate = self.candidates[node]
+        return max(self._port(candidate.name, gpu) for gpu in candidate.gpus)
+
+    def _port(self, name: str, gpu: int) -> float:
+        key = (name, gpu)
+        if key not in self._ports:
+            self._ports[key] = self.fabric.port_gb_per_s(GpuAt(name, gpu))
+        return self._ports[key]
 
     def is_split(self, seat: Seat) -> bool:
         """Whether the ranks of a seat share no NVLink island although the node has some."""
         islands = self.fabric.node_type(self.candidates[seat.node].name).nvlink
         return len(seat.gpus) > 1 and bool(islands) and not any(set(seat.gpus) <= set(one.gpus) for one in islands)
 
-    def _gpu_kind(self, candidate: Candidate, gpu: int) -> GpuKind:
-        """GPUs of one kind may be swapped: same island, and same NIC or each alone on one of the same rate."""
-        kind = self.fabric.node_type(candidate.name)
-        island = next((i for i, one in enumerate(kind.nvlink) if gpu in one.gpus), -1)
-        nic = self.fabric.nic(GpuAt(candidate.name, gpu))
-        sharing = sum(self.fabric.nic(GpuAt(candidate.name, other)).name == nic.name for other in candidate.gpus)
-        return island, -1 if sharing == 1 else kind.nics.index(nic), nic.rate.gb_per_s
+    def parts(self) -> Iterator[Part]:
+        """Every part, the outermost first."""
+        waiting = list(self.roots)
+        while waiting:
+            part = waiting.pop()
+            yield part
+            waiting += part.children
 
-    def _node_kind(self, candidate: Candidate) -> int:
-        return self._kind("node", id(self.fabric.node_type(candidate.name)), candidate.gpus)
+    def gpus_in(self, part: Part) -> int:
+        """GPUs of all nodes of a part."""
+        return sum(len(self.candidates[node].gpus) for node in part.nodes)
 
-    def _kind(self, *what: object) -> int:
-        return self._kinds.setdefault(what, len(self._kinds))
+    @property
+    def top(self) -> int:
+        """The height of all parts together, which no switch need join."""
+        return 1 + max((root.height for root in self.roots), default=0)
 
-    def _thinned(self, candidates: Sequence[Candidate], workers: int) -> frozenset[str]:
-        """Names of the candidates to keep: bottom-up, the first `workers` children of each kind below each switch."""
-        level: dict[str, list[Subtree]] = {}
-        for candidate in candidates:
-            leaf = self.fabric.leaf_of(candidate.name)
-            level.setdefault(leaf, []).append((self._node_kind(candidate), frozenset({candidate.name})))
-        order = {candidate.name: number for number, candidate in enumerate(candidates)}
-        roots: list[Subtree] = []
-        heights: dict[str, int] = {}
-        for candidate in candidates:
-            for height, switch in enumerate(self.fabric.switches_above(candidate.name)):
-                heights[switch] = max(heights.get(switch, 0), height)
-        for switch in sorted(heights, key=lambda name: heights[name]):
-            children = sorted(level.pop(switch, []), key=lambda child: min(order[name] for name in child[1]))
-            counts: dict[int, int] = {}
-            kept: list[Subtree] = []
-            for kind, names in children:
-                counts[kind] = counts.get(kind, 0) + 1
-                if counts[kind] <= workers:
-                    kept.append((kind, names))
-            at = self.fabric.switch(switch)
-            self._kind_of_switch[switch] = self._kind("switch", at.uplink_gb_per_s, *sorted(kind for kind, _ in kept))
-            whole = (self._kind_of_switch[switch], frozenset[str]().union(*(names for _, names in kept)))
-            (level.setdefault(at.parent, []) if at.parent is not None else roots).append(whole)
-        return frozenset[str]().union(*(names for _, names in roots))
+    def height(self, a: int, b: int) -> int:
+        """The height of the smallest part that both nodes are in, 0 for one node; `top` where there is none."""
+        above = set(self._above[b])
+        return next((self._heights[number] for number in reversed(self._above[a]) if number in above), self.top)
+
+    def _note_above(self, part: Part, above: tuple[int, ...]) -> None:
+        chain = (*above, part.number)
+        self._heights[part.number] = part.height
+        if not part.children:
+            self._above[part.nodes[0]] = chain
+        for child in part.children:
+            self._note_above(child, chain)
+
+    def _open(self, parts: Iterable[Part], touched: set[int]) -> Iterator[int]:
+        seen: set[int] = set()
+        for part in parts:
+            if part.number in touched:
+                yield from self._open(part.children, touched) if part.children else part.nodes
+            elif part.kind not in seen:
+                seen.add(part.kind)
+                yield from part.firsts
+
+
+def _firsts(things: Sequence[Hashable]) -> tuple[int, ...]:
+    first: dict[Hashable, int] = {}
+    return tuple(first.setdefault(thing, number) for number, thing in enumerate(things))
 
 
 def _picks(groups: Sequence[Sequence[int]], ranks: int) -> Iterator[tuple[int, ...]]:
     """Every way to take `ranks` GPUs from the groups, the first ones of each."""
-    if not groups:
-        if ranks == 0:
-            yield ()
+    there = sum(map(len, groups))
+    if there <= ranks:
+        if there == ranks:
+            yield tuple(gpu for group in groups for gpu in group)
         return
     for count in range(min(ranks, len(groups[0])), -1, -1):
         for rest in _picks(groups[1:], ranks - count):

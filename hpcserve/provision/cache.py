@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from hpcserve.discovery import home_directory
+
 __all__ = ["cache_directory"]
 
 
@@ -12,4 +14,4 @@ def cache_directory(environment: Mapping[str, str]) -> Path:
     The XDG base directory specification asks for relative paths to be ignored.
     """
     named = Path(environment.get("XDG_CACHE_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".cache") / "hpcserve"
+    return (named if named.is_absolute() else home_directory() / ".cache") / "hpcserve"

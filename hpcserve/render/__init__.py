@@ -4,8 +4,21 @@ In: Plan, Site, Service, template texts. Out: a Job, or one worker's launch scri
 Touches: nothing.
 """
 
-from hpcserve.render.directives import directive_lines
+from hpcserve.render.directives import asked_options, directive_lines, with_options
 from hpcserve.render.job import TEMPLATE_NAMES, render_job
+from hpcserve.render.measure import MEASURE_TEMPLATE_NAMES, measuring_dialect, render_measurement
+from hpcserve.render.runtime import runtime_files
 from hpcserve.render.worker import render_worker
 
-__all__ = ["TEMPLATE_NAMES", "directive_lines", "render_job", "render_worker"]
+__all__ = [
+    "MEASURE_TEMPLATE_NAMES",
+    "TEMPLATE_NAMES",
+    "asked_options",
+    "directive_lines",
+    "measuring_dialect",
+    "render_job",
+    "render_measurement",
+    "render_worker",
+    "runtime_files",
+    "with_options",
+]

@@ -7,7 +7,7 @@ from hpcserve.draw import paths_table, plan_map
 from hpcserve.errors import InputError, Mistake, PlacementError
 from hpcserve.fabric import fabric_of
 from hpcserve.nouns import Job, JobFile, Plan, Service, Site
-from hpcserve.render.directives import cpus_per_node, directive_lines, gpu_options
+from hpcserve.render.directives import cpus_per_node, directive_lines, gpu_options, with_options
 from hpcserve.render.runtime import HPCSERVE, engine_runtime, runtime_files
 from hpcserve.render.templates import render_template
 from hpcserve.wire import encode_record
@@ -39,13 +39,19 @@ def render_job(
     where Slurm cannot be asked for this, InputError with the template's line where a script cannot be written.
     """
     _refuse_missing(templates, service, site)
-    about = _about(plan, site, directory, fabric_of(site).leaf_of)
+    about = _about(plan, site, directory, fabric_of(site).leaves_named)
     values: dict[str, object] = {"directory": directory, "about": about}
     directives: tuple[str, ...] = ()
     if launcher == "slurm":
+        plan = with_options(plan, site=site, service=service)
         directives = directive_lines(plan=plan, site=site, service=service, directory=directory)
-        step_options = [f"--cpus-per-task={cpus_per_node(plan=plan, site=site)}", *gpu_options(plan=plan, site=site)]
-        values |= {"directives": directives, "step_options": step_options, "step_wait_s": _STEP_WAIT_S}
+        steps = [
+            [f"--cpus-per-task={cpus_per_node(ask=ask, site=site)}", *gpu_options(ask=ask, site=site)]
+            for ask in plan.asks
+        ]
+        components = list(enumerate(steps)) if plan.further_asks else []
+        values |= {"directives": directives, "step_options": steps[0], "components": components}
+        values |= {"step_wait_s": _STEP_WAIT_S}
         script, template = "job.sbatch", "job.sbatch.j2"
     else:
         values |= {"nodes": plan.nodes, "head": plan.nodes[0], "node_count": len(plan.nodes)}

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from hpcserve.nouns import JobFile, Runtime, RuntimeKind, Service, Site
-from hpcserve.render.shell import ShellText, home_path, words
+from hpcserve.render.containers import container_words
+from hpcserve.render.shell import ShellText
 from hpcserve.render.templates import render_template
 
 __all__ = ["HPCSERVE", "engine_runtime", "runtime_files"]
@@ -18,9 +19,9 @@ def engine_runtime(engine: str) -> str:
 
 
 def runtime_files(
-    *, site: Site, service: Service, templates: Mapping[str, str], directory: str, python_folder: str
+    *, site: Site, service: Service | None, templates: Mapping[str, str], directory: str, python_folder: str
 ) -> tuple[JobFile, ...]:
-    """`runtimes/NAME.sh` for each runtime of the site, in the site's order."""
+    """`runtimes/NAME.sh` for each runtime of the site, in the site's order; a job without a service needs no model."""
     return tuple(
         JobFile(
             path=f"runtimes/{name}.sh",
@@ -65,21 +66,8 @@ def _script(
     )
 
 
-def _wrapper(runtime: Runtime, site: Site, service: Service, directory: str) -> ShellText:
-    """What stands before each command: nothing, or `apptainer exec` with the GPUs, the job and the models visible."""
-    if runtime.kind != RuntimeKind.APPTAINER or runtime.path is None:
-        return ShellText("")
-    # The home directory is mounted by Apptainer itself (apptainer.conf: `mount home = yes`).
-    folders = [directory, *(path for path in (site.paths.models, service.model) if path.startswith("/"))]
-    binds = [word for folder in folders for word in ("--bind", folder)]
-    return ShellText(f"{words(['apptainer', 'exec', *_gpu_flag(site), *binds])} {home_path(runtime.path)}")
-
-
-def _gpu_flag(site: Site) -> tuple[str, ...]:
-    """Apptainer's option for the site's GPUs (apptainer exec(1): `--nv` NVIDIA, `--rocm` AMD); none for CPU slots."""
-    models = {kind.gpu.model.lower() for kind in site.node_types.values()}
-    if models == {"cpu"}:
-        return ()
-    if any(model.startswith(("amd", "mi", "instinct")) for model in models):
-        return ("--rocm",)
-    return ("--nv",)
+def _wrapper(runtime: Runtime, site: Site, service: Service | None, directory: str) -> ShellText:
+    """What stands before each command: nothing, or what enters a container that sees the job and the models."""
+    models = (site.paths.models, service.model) if service is not None else ()
+    folders = [directory, *(path for path in models if path.startswith("/"))]
+    return container_words(runtime, site=site, folders=folders)

@@ -26,23 +26,24 @@ def render_worker(
     `why` says in words why the worker sits there. Raises InputError, with the template's line, for a value that no
     shell can carry.
     """
-    rank = worker.ranks[0]
+    nics = dict.fromkeys(nic for rank in worker.ranks for nic in rank.nics)
+    cores = tuple(dict.fromkeys(core for rank in worker.ranks for core in rank.cores))
     about = (
-        f"{worker.id}: {worker.role} worker on {rank.node} of {site.name},"
-        f" GPU {_numbers(rank.gpus)}, NIC {', '.join(rank.nics) or 'none'}, cores {_numbers(rank.cores)}\n\n{why}"
+        f"{worker.id}: {worker.role} worker on {worker.node} of {site.name},"
+        f" GPU {_numbers(worker.gpus)}, NIC {', '.join(nics) or 'none'}, cores {_numbers(cores)}\n\n{why}"
     )
     text = render_template(
         "worker.sh.j2",
         templates=templates,
         values={
             "about": about,
-            "node": rank.node,
+            "node": worker.node,
             "worker": worker.id,
             "directory": directory,
             "runtime": engine_runtime(engine),
             "env": tuple(sorted(command.env.items())),
             "key_variable": command.key_variable,
-            "binding": ("taskset", "--cpu-list", _numbers(rank.cores)) if rank.cores else (),
+            "binding": ("taskset", "--cpu-list", _numbers(cores)) if cores else (),
             "argv": command.argv,
         },
     )

@@ -107,7 +107,7 @@ def _curve(placement: PlacementResult) -> Curve:
 
 
 def _drawings(report: Report) -> list[tuple[str, Markup]]:
-    leaf_of = fabric_of(report.site).leaf_of
+    leaf_of = fabric_of(report.site).leaves_named
     times = [path.transfer_ms for placement in report.placements for path in placement.plan.paths]
     scale = (min(times), max(times)) if times else None
     return [

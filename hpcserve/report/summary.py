@@ -6,6 +6,7 @@ import pandas as pd
 
 from hpcserve.errors import HpcserveError
 from hpcserve.nouns import (
+    Goodput,
     InvalidRun,
     Percentiles,
     PlacementResult,
@@ -17,7 +18,7 @@ from hpcserve.nouns import (
     Validity,
 )
 from hpcserve.report.advice import recommendation
-from hpcserve.report.attainment import goodput_of, is_good, wilson_interval
+from hpcserve.report.attainment import is_good, wilson_interval
 
 __all__ = ["report_of"]
 
@@ -101,7 +102,7 @@ def _placement(name: str, *, simulated: bool, runs: Sequence[Run]) -> PlacementR
         mode=plan.mode,
         gpus=_gpus(plan),
         plan=plan,
-        goodput=goodput_of(
+        goodput=Goodput.first_crossing(
             [(result.request_rate, result.attainment) for result in rates], target=runs[0].service.slo.attainment
         ),
         rates=rates,

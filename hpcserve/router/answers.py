@@ -2,10 +2,22 @@
 
 import msgspec
 
-from hpcserve.router.http1 import REASONS, Request, ResponseHead
+from hpcserve.router.request import Request
+from hpcserve.router.response import REASONS, ResponseHead
 from hpcserve.routing import Refusal
 
-__all__ = ["engine_head", "error_answer", "error_event", "error_text", "head_of", "json_answer", "passed_head"]
+__all__ = [
+    "engine_head",
+    "engine_lines",
+    "error_answer",
+    "error_event",
+    "error_text",
+    "head_of",
+    "json_answer",
+    "passed_head",
+    "traced_lines",
+    "traceparent_of",
+]
 
 
 def error_text(status: int, message: str, *, code: str | None = None, param: str | None = None) -> bytes:
@@ -60,6 +72,21 @@ _PASSED = (b"content-type", b"retry-after", b"cache-control")
 
 def passed_head(head: ResponseHead, *, route: bytes, request_id: bytes, keep_alive: bool, http10: bool) -> bytes:
     """The head for the client of a response whose body is passed on; the engine's own framing, nothing else of it."""
+    lines = head.passed
+    if http10 or not lines:
+        lines = _passed_lines(head, http10=http10)
+        if not http10:
+            head.passed = lines
+    connection = b"keep-alive" if keep_alive else b"close"
+    return b"%bx-request-id: %b\r\nx-hpcserve-route: %b\r\nconnection: %b\r\n\r\n" % (
+        lines,
+        request_id,
+        route,
+        connection,
+    )
+
+
+def _passed_lines(head: ResponseHead, *, http10: bool) -> bytes:
     headers = head.headers
     lines = [b"HTTP/1.1 %d %b" % (head.status, REASONS.get(head.status, "Unknown").encode())]
     lines += [b"%b: %b" % (name, headers[name]) for name in _PASSED if name in headers]
@@ -67,26 +94,36 @@ def passed_head(head: ResponseHead, *, route: bytes, request_id: bytes, keep_ali
         lines.append(b"content-length: %d" % head.length)
     elif head.chunked and not http10:
         lines.append(b"transfer-encoding: chunked")
-    lines.append(b"x-request-id: " + request_id)
-    lines.append(b"x-hpcserve-route: " + route)
-    lines.append(b"connection: keep-alive\r\n\r\n" if keep_alive else b"connection: close\r\n\r\n")
-    return b"\r\n".join(lines)
+    return b"\r\n".join(lines) + b"\r\n"
 
 
-_FORWARDED = (b"traceparent", b"tracestate")
-
-
-def engine_head(request: Request, *, authority: str, length: int, request_id: str, key: bytes) -> bytes:
-    """A head from scratch: nothing that a client wrote shapes it but the path, the trace context and the id."""
-    headers = request.headers
-    lines = [
-        b"POST %b HTTP/1.1" % request.target.partition(b"?")[0],
-        b"host: " + authority.encode(),
-        b"content-type: application/json",
-        b"content-length: %d" % length,
-        b"x-request-id: " + request_id.encode(),
-    ]
+def engine_lines(path: bytes, *, authority: bytes, key: bytes) -> bytes:
+    """The lines of a head that are the same for all requests of one path to one engine."""
+    lines = [b"POST %b HTTP/1.1" % path, b"host: " + authority, b"content-type: application/json"]
     if key:
         lines.append(b"authorization: Bearer " + key)
-    lines += [b"%b: %b" % (name, headers[name]) for name in _FORWARDED if name in headers]
-    return b"\r\n".join(lines) + b"\r\n\r\n"
+    return b"\r\n".join(lines) + b"\r\n"
+
+
+def traced_lines(request: Request) -> bytes:
+    """The trace context that is passed on (W3C Trace Context)."""
+    headers = request.headers
+    if b"traceparent" not in headers and b"tracestate" not in headers:
+        return b""
+    return b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _TRACED if name in headers)
+
+
+_TRACED = (b"traceparent", b"tracestate")
+
+
+def traceparent_of(traced: bytes) -> str:
+    """The `traceparent` among such lines; empty where there is none."""
+    for line in traced.splitlines():
+        if line.startswith(b"traceparent: "):
+            return line[13:].decode("latin-1")
+    return ""
+
+
+def engine_head(lines: bytes, *, length: int, request_id: str, traced: bytes) -> bytes:
+    """A head from scratch: nothing that a client wrote shapes it but the path, the trace context and the id."""
+    return b"%bcontent-length: %d\r\nx-request-id: %b\r\n%b\r\n" % (lines, length, request_id.encode(), traced)

@@ -3,8 +3,8 @@
 import asyncio
 
 from hpcserve.nouns import Endpoint
-from hpcserve.router.http1 import ResponseHead
 from hpcserve.router.pool import Leg, Pools
+from hpcserve.router.response import ResponseHead
 
 __all__ = ["AskError", "ask"]
 
@@ -30,6 +30,11 @@ class _Waiting:
 
     def leg_head(self, leg: Leg, head: ResponseHead) -> None:  # noqa: ARG002 - Receiver
         self._status = head.status
+
+    def leg_whole(self, leg: Leg, head: ResponseHead, body: bytes) -> None:
+        self._status = head.status
+        self.leg_data(leg, body, body)
+        self.leg_ended(leg)
 
     def leg_data(self, leg: Leg, raw: bytes, payload: bytes) -> None:  # noqa: ARG002 - Receiver
         self._pieces.append(payload)

@@ -5,20 +5,24 @@ request can start over; after it, what the engine sends is passed on untouched, 
 error event.
 """
 
-from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from hpcserve.engines.handoff import Body, RequestFacts, decode_body, prefill_body, read_answer, whole_body
 from hpcserve.nouns import Endpoint
-from hpcserve.router.answers import engine_head
+from hpcserve.router.account import Account
+from hpcserve.router.answers import engine_head, traced_lines
 from hpcserve.router.desk import Desk
 from hpcserve.router.first_token import FirstToken
 from hpcserve.router.held import Held
-from hpcserve.router.http1 import Request, ResponseHead
-from hpcserve.router.lease import LeaseWatch
+from hpcserve.router.kv_prompt import Kind
+from hpcserve.router.lease import LeaseWatch, longest_s
 from hpcserve.router.pool import Leg
+from hpcserve.router.record import Blame, Record
 from hpcserve.router.reply import Client, Reply
-from hpcserve.routing import Load, Refusal, Route, choose
+from hpcserve.router.request import Request
+from hpcserve.router.response import ResponseHead
+from hpcserve.routing import Demand, Refusal, Route, choose
 
 __all__ = ["Exchange"]
 
@@ -32,23 +36,32 @@ _OK = 200
 _NOT_FOUND = 404
 
 _Stage = Literal["prefill", "decode", "whole"]
-_Blame = Literal["connection", "worker", "handoff", "nobody"]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Attempt:
-    """The leg that is under way."""
-
-    stage: _Stage
-    route: Route
-    leg: Leg
-    load: Load
-    held: Held
-    lease: LeaseWatch | None = None
+_NOBODY: frozenset[str] = frozenset()
 
 
 class Exchange:
-    """One request from its complete body to the end of its answer."""
+    """One request from its complete body to the end of its answer.
+
+    What it is counted for stands in its `Account`, what it shows and what is learnt of it in its `Record`.
+    """
+
+    # What most requests never change stands here once, and not in each of them.
+    _avoid = _NOBODY
+    _late = _NOBODY
+    _handoffs = 0
+    _whole_tries = 0
+    _over = False
+    _client_full = False
+    """The client takes bytes slower than they come."""
+    # The leg that is under way, and what has come of its response.
+    _leg: Leg | None = None
+    _stage: _Stage = "whole"
+    _prefilled_s = 0.0
+    """When the prefill had answered; earlier where the router stood still and read it late."""
+    _kept_until_s = inf
+    """Until when its KV is surely kept."""
+    _lease: LeaseWatch | None = None
+    _held: Held | None = None
 
     def __init__(
         self,
@@ -56,276 +69,323 @@ class Exchange:
         client: Client,
         *,
         request: Request,
+        path: bytes,
         body: Body,
         facts: RequestFacts,
         request_id: str,
+        tenant: str,
         keep_alive: bool,
     ) -> None:
+        """`path`: the request's, without its query; `tenant`: empty for the job's own key."""
         self._desk = desk
-        self._reply = Reply(client, request, request_id=request_id, keep_alive=keep_alive)
-        self._request = request
+        self._reply = Reply(client=client, http10=request.http10, request_id=request_id, keep_alive=keep_alive)
         self._body = body
-        self._facts = facts
-        self._request_id = request_id
-        self._start_s = desk.now_s()
-        self._first_s: float | None = None
-        self._waited_s = 0.0
-        self._avoid: set[str] = set()
-        self._late: set[str] = set()
-        self._handoffs = 0
-        self._whole_tries = 0
+        self._stream = facts.stream
+        self._model = facts.model
         self._whole = facts.whole
-        self._retries = 0
-        self._reason = ""
-        self._route: Route | None = None
-        self._attempt: _Attempt | None = None
-        self._over = False
+        roster = desk.roster
+        self._record = Record(
+            desk=desk,
+            facts=facts,
+            path=path,
+            request_id=request_id,
+            tenant=tenant,
+            traced=traced_lines(request),
+            start_s=desk.now_s(),
+            tokens=roster.typical.tokens_of(facts.body_bytes, longest=roster.longest_prompt),
+        )
+        self._account = Account(desk)
 
-    def start(self) -> None:
-        """Choose and send."""
-        self._desk.metrics.in_flight += 1
-        self._desk.timed.add(self)
+    def start(self, kind: Kind) -> None:
+        """Choose and send. `kind`: what its body is."""
+        desk = self._desk
+        desk.metrics.in_flight += 1
+        desk.timed.add(self)
+        if desk.kv is not None:
+            self._record.read_prompt(desk.kv, kind, self._body)
+        if desk.preferences.borrow_when_cheaper:
+            desk.roster.typical.saw_request(at_ms=self._record.start_s * 1000, tokens=self._record.tokens)
         self._choose()
 
     # Choosing and sending.
 
     def _choose(self) -> None:
-        roster = self._desk.roster
+        record = self._record
         if not self._whole and self._handoffs >= _MOST_HANDOFFS:
-            self._whole = self._reason
-        chosen = self._chosen(self._avoid | self._late, whole=self._whole)
+            self._whole = record.reason
+        chosen = self._chosen(self._avoid | self._late if self._late else self._avoid, whole=self._whole)
         if isinstance(chosen, Refusal) and self._late:
-            chosen = self._chosen(self._avoid, whole=self._whole or self._reason)  # busy is better than nobody
+            chosen = self._chosen(self._avoid, whole=self._whole or record.reason)  # busy is better than nobody
+        record.chosen(chosen)
         if isinstance(chosen, Refusal):
             self._refuse(chosen)
         elif chosen.prefill is not None:
-            self._route = chosen
-            self._handoffs += 1
-            self._send("prefill", chosen, chosen.prefill, prefill_body(self._body))
+            record.goes(chosen)
+            self._begin_handoff(chosen, chosen.prefill)
         elif self._whole_tries >= _MOST_WHOLE:
             self._refuse(Refusal(status=502, code="worker_failed", message=""))
         else:
-            self._route = chosen
+            record.goes(chosen)
             self._whole_tries += 1
-            if self._whole_tries == 1 and roster.plan.mode == "disaggregated":
+            if self._whole_tries == 1 and self._desk.roster.plan.mode == "disaggregated":
                 self._desk.metrics.whole[chosen.reason] += 1
-            self._send("whole", chosen, chosen.decode, whole_body(self._body))
+            self._account.give_back_place()  # it waited for a link that nothing of it will come by
+            self._send("whole", chosen.decode, whole_body(self._body))
 
-    def _chosen(self, avoid: set[str], *, whole: str) -> Route | Refusal:
-        roster = self._desk.roster
+    def _chosen(self, avoid: frozenset[str], *, whole: str) -> Route | Refusal:
+        desk, record = self._desk, self._record
+        roster = desk.roster
         return choose(
             roster.table,
             roster.loads,
             roster.typical,
-            model=self._facts.model,
+            model=self._model,
             whole=whole,
             avoid=avoid,
-            turn=self._desk.count,
+            turn=desk.count,
+            demand=Demand(record.tokens, roster.typical.answer_tokens, record.overlap),
+            preferences=desk.preferences,
         )
 
-    def _send(self, stage: _Stage, route: Route, endpoint: Endpoint, body: bytes) -> None:
-        desk = self._desk
-        load = desk.roster.loads.setdefault(endpoint.id, Load())
-        load.in_flight += 1
-        head = engine_head(
-            self._request,
-            authority=endpoint.url.removeprefix("http://"),
-            length=len(body),
-            request_id=f"{self._request_id}-{self._retries}" if self._retries else self._request_id,
-            key=desk.engine_key,
+    def _begin_handoff(self, route: Route, prefill: Endpoint) -> None:
+        """Send the prefill leg, once there is a place on the link that its KV will come by."""
+        desk, account = self._desk, self._account
+        if desk.slots is not None and not account.has_place(desk.slots, route.decode, self._granted):
+            return
+        self._handoffs += 1
+        account.promise(route.decode)
+        desk.roster.handed(route)
+        self._send("prefill", prefill, prefill_body(self._body))
+
+    def _granted(self) -> None:
+        """The place that was waited for is free: what is best may have changed meanwhile."""
+        self._account.place_granted()
+        self._choose()
+
+    def _send(self, stage: _Stage, endpoint: Endpoint, body: bytes) -> None:
+        desk, record = self._desk, self._record
+        self._account.leg_sent(
+            endpoint,
+            computes=0.0 if stage == "decode" else record.computes(endpoint),
+            keeps=0.0 if stage == "prefill" else record.tokens + desk.roster.typical.answer_tokens,
+            pulls=stage == "decode",
         )
-        leg = Leg(endpoint, self, (head, body), desk.now_s())
-        held = Held(stream=self._facts.stream and stage != "prefill")
-        self._attempt = attempt = _Attempt(stage=stage, route=route, leg=leg, load=load, held=held)
-        if stage == "decode":
-            load.transfers += 1
-            attempt.lease = LeaseWatch(
-                desk, decode=endpoint, stream=self._facts.stream, late=lambda: self._drop_late(attempt)
-            )
-        desk.send(leg)
+        pool = desk.pools.of(endpoint)
+        head = engine_head(
+            pool.lines(record.path, desk.engine_key),
+            length=len(body),
+            request_id=f"{record.request_id}-{record.retries}" if record.retries else record.request_id,
+            traced=record.traced,
+        )
+        self._stage, self._held = stage, None
+        self._leg = leg = Leg(endpoint, self, (head, body), desk.now_s())
+        if record.prompt is not None and desk.kv is not None:
+            desk.kv.sent(record.prompt, endpoint.id)
+        pool.send(leg)
 
     # What comes from the leg.
 
+    def leg_whole(self, leg: Leg, head: ResponseHead, body: bytes) -> None:
+        """All of the response at once: most answers that are not streamed."""
+        if self._leg is not leg:
+            return
+        stage = self._stage
+        if head.status != _OK or len(body) > self._desk.limits.answer_bytes:
+            pass
+        elif stage == "prefill":
+            self._prefilled(leg, body)
+            return
+        elif not self._stream and self._in_time():
+            self._answer(leg, head, body, "ok")
+            return
+        self.leg_head(leg, head)
+        if body:
+            self.leg_data(leg, body, body)
+        self.leg_ended(leg)
+
     def leg_head(self, leg: Leg, head: ResponseHead) -> None:
         """Status and headers: kept until it is clear what they are worth."""
-        attempt = self._attempt
-        if attempt is not None and attempt.leg is leg:
-            attempt.held.take_head(head)
+        if self._leg is leg:
+            self._held = Held(head, stream=self._stream and self._stage != "prefill" and head.status == _OK)
 
     def leg_data(self, leg: Leg, raw: bytes, payload: bytes) -> None:
         """Bytes of the body: passed on, or held back."""
-        attempt = self._attempt
-        if attempt is None or attempt.leg is not leg:
+        if self._leg is not leg:
             return
         if self._reply.begun:
             self._reply.more(raw, payload)
             return
-        verdict = attempt.held.take(raw, payload)
-        if attempt.held.size > self._desk.limits.answer_bytes:
-            self._fail(attempt, "answer_too_large", blame="nobody")
+        held = self._held
+        if held is None:
+            return
+        verdict = held.take(raw, payload)
+        if held.size > self._desk.limits.answer_bytes:
+            self._fail(leg, "answer_too_large", blame="nobody")
         elif verdict is FirstToken.FAILED:
-            self._fail(attempt, "error_event", blame="handoff")
+            self._fail(leg, "error_event", blame=self._handoff_or("nobody"))
         elif verdict is FirstToken.CAME:
-            if attempt.lease is None or attempt.lease.in_time():
-                self._pass_on(attempt)
+            if self._in_time():
+                self._pass_on(leg, held)
             else:
-                self._drop_late(attempt)
+                self._drop_late()
 
     def leg_ended(self, leg: Leg) -> None:
         """The response is whole."""
-        attempt = self._attempt
-        if attempt is None or attempt.leg is not leg:
+        if self._leg is not leg:
             return
-        head = attempt.held.head
+        held = self._held
         if self._reply.begun:
-            self._finish_stream()
-        elif head is None:
-            self._fail(attempt, "no_head", blame="worker")
-        elif head.status in _CLIENTS_FAULT:
-            self._answer(attempt, head, "client_error")
-        elif head.status != _OK:
-            self._fail(attempt, f"status_{head.status}", blame="handoff" if attempt.stage == "decode" else "worker")
-        elif attempt.stage == "prefill":
-            self._prefilled(attempt)
-        elif attempt.held.is_stream:
-            self._fail(attempt, "empty_stream", blame="handoff" if attempt.stage == "decode" else "worker")
-        elif attempt.lease is None or attempt.lease.in_time():
-            self._answer(attempt, head, "ok")
+            self._record.stream_ended(self._reply.pieces)
+            self._end("ok")
+            self._reply.end()
+        elif held is None:
+            self._fail(leg, "no_head", blame="worker")
+        elif held.head.status in _CLIENTS_FAULT:
+            self._answer(leg, held.head, held.body(framed=not self._reply.http10), "client_error")
+        elif held.head.status != _OK:
+            self._fail(leg, f"status_{held.head.status}", blame=self._handoff_or("worker"))
+        elif self._stage == "prefill":
+            self._prefilled(leg, held.body(framed=False))
+        elif held.awaits_token:
+            self._fail(leg, "empty_stream", blame=self._handoff_or("worker"))
+        elif self._in_time():
+            self._answer(leg, held.head, held.body(framed=not self._reply.http10), "ok")
         else:
-            self._drop_late(attempt)
+            self._drop_late()
+
+    def _handoff_or(self, blame: Blame) -> Blame:
+        """Who is to blame for a bad answer: where the leg was to have its KV from elsewhere, that."""
+        return "handoff" if self._stage == "decode" else blame
 
     def leg_failed(self, leg: Leg, reason: str) -> None:
         """No connection, or it broke."""
-        attempt = self._attempt
-        if attempt is None or attempt.leg is not leg:
+        if self._leg is not leg:
             return
-        desk = self._desk
-        desk.log.event(f"leg id={self._request_id} worker={leg.endpoint.id} stage={attempt.stage}: {reason}")
+        desk, worker = self._desk, leg.endpoint
+        desk.log.event(f"leg id={self._record.request_id} worker={worker.id} stage={self._stage}: {reason}")
         if self._reply.begun:
-            desk.metrics.worker_failures[leg.endpoint.id] += 1
-            desk.roster.unreachable(leg.endpoint)
+            desk.metrics.worker_failures[worker.id] += 1
+            desk.roster.unreachable(worker)
             self._end("broken")
             self._reply.break_off(leg)
         else:
-            self._fail(attempt, "connection", blame="connection")
+            self._fail(leg, "connection", blame="connection")
 
     def check_time(self, now_s: float) -> None:
-        """The lease rule, for a decode leg that says nothing."""
-        if self._attempt is not None and self._attempt.lease is not None:
-            self._attempt.lease.check(now_s)
+        """The lease rule, for a decode leg that says nothing; the stall rule, for a stream that waits far too long."""
+        leg, load, route = self._leg, self._account.load, self._record.route
+        if leg is None or load is None or self._stage != "decode" or self._reply.begun:
+            return
+        if self._stream and route is not None and self._desk.limits.handoff_s is not None:
+            estimate, waited_s = route.estimate, now_s - leg.sent_s
+            if waited_s > load.stalls_after_s((estimate.transfer_ms + estimate.room_ms) / 1000):
+                load.saw_first_token(waited_s)
+                self._drop_late("stalled")
+                return
+        if self._lease is None:
+            self._lease = LeaseWatch(
+                self._desk, decode=leg.endpoint, stream=self._stream, late=self._drop_late, since_s=self._prefilled_s
+            )
+        self._lease.check(now_s)
+
+    def _in_time(self) -> bool:
+        """Whether what comes now may be believed. Most answers come before the first look for a late one."""
+        if self._lease is not None:
+            return self._lease.in_time()
+        return self._stage != "decode" or self._desk.now_s() <= self._kept_until_s
 
     # From one leg to the next.
 
-    def _prefilled(self, attempt: _Attempt) -> None:
-        desk, leg = self._desk, attempt.leg
-        desk.roster.typical.saw_prefill((desk.now_s() - leg.sent_s) * 1000)
-        desk.roster.answered_well(leg.endpoint)
-        answer = read_answer(attempt.held.payload())
-        self._release()
-        if answer.transfer is None:
+    def _prefilled(self, leg: Leg, answer_text: bytes) -> None:
+        desk, record, account = self._desk, self._record, self._account
+        now_s = desk.now_s()
+        self._prefilled_s = since_s = max(desk.turns.there_since_s(now_s), leg.sent_s)
+        limit_s = desk.limits.handoff_s
+        if limit_s is not None:
+            self._kept_until_s = since_s + longest_s(limit_s, stream=self._stream)
+        answer = read_answer(answer_text)
+        record.prefilled(leg, answer, now_s=now_s, tokens=account.ahead)
+        self._leg = None
+        account.leg_over()
+        route = record.route
+        if answer.transfer is None or route is None:
+            account.give_back_place()
             self._whole = answer.reason
             self._choose()
-            return
-        desk.metrics.handoffs += 1
-        self._send("decode", attempt.route, attempt.route.decode, decode_body(self._body, answer.transfer))
-
-    def _release(self) -> None:
-        """The leg is over: give back what it counted."""
-        attempt, self._attempt = self._attempt, None
-        if attempt is None:
-            return
-        attempt.load.in_flight -= 1
-        lease, attempt.lease = attempt.lease, None  # they know each other: left so, only the collector would free them
-        if lease is not None:
-            lease.stop()
-        if not self._reply.begun:
-            self._waited_s += self._desk.now_s() - attempt.leg.sent_s
-            attempt.load.transfers -= attempt.stage == "decode"
-
-    def _fail(self, attempt: _Attempt, what: str, *, blame: _Blame) -> None:
-        """The leg came to nothing, and the client has seen nothing: start over."""
-        desk, route, worker = self._desk, attempt.route, attempt.leg.endpoint
-        attempt.leg.abort()
-        self._release()
-        self._reason = f"{attempt.stage}_{what}"
-        desk.metrics.worker_failures[worker.id] += 1
-        desk.log.event(f"retry id={self._request_id} worker={worker.id} reason={self._reason}")
-        if attempt.stage == "decode":
-            self._whole = self._reason  # its KV is in doubt: one worker makes all of it anew
-        if attempt.stage == "decode" and blame == "handoff" and route.prefill is not None:
-            desk.roster.handoff_failed(route.prefill, route.decode, now_s=desk.now_s())
+        elif now_s <= self._kept_until_s:
+            desk.metrics.handoffs += 1
+            self._send("decode", route.decode, decode_body(self._body, answer.transfer))
         else:
-            self._avoid.add(worker.id)
-            if blame == "connection":
-                desk.roster.unreachable(worker)
-            elif blame == "worker":
-                desk.roster.answered_badly(worker)
-        self._again(self._reason)
+            account.give_back_place()
+            record.prefill_late(leg.endpoint)
+            self._choose()
 
-    def _drop_late(self, attempt: _Attempt) -> None:
-        """Drop a decode leg whose KV may have been pulled after its lease, and prefill again for somebody else."""
-        desk, route = self._desk, attempt.route
-        attempt.leg.abort()
-        self._release()
-        desk.metrics.lease_drops += 1
-        self._reason = "decode_late"
-        self._late.add(route.decode.id)
-        if route.prefill is not None:
-            desk.log.event(f"lease id={self._request_id} pair={self._route_name()}: first token too late")
-            desk.roster.handoff_failed(route.prefill, route.decode, now_s=desk.now_s())
-        self._again("lease")
+    def _let_go(self) -> None:
+        """Nothing more of the leg is wanted."""
+        self._leg = None
+        if self._lease is not None:
+            self._lease.stop()
+            self._lease = None  # they know each other: left so, only the collector would free them
 
-    def _again(self, reason: str) -> None:
-        self._retries += 1
-        self._desk.metrics.retries[reason] += 1
+    def _give_up(self, leg: Leg) -> None:
+        """The leg comes to nothing, and the client has seen nothing."""
+        leg.abort()
+        self._let_go()
+        self._account.leg_over()
+        self._account.give_back_place()
+        self._record.waited_s += self._desk.now_s() - leg.sent_s
+
+    def _fail(self, leg: Leg, what: str, *, blame: Blame) -> None:
+        """The leg came to nothing, and the client has seen nothing: start over."""
+        self._give_up(leg)
+        reason = f"{self._stage}_{what}"
+        if self._stage == "decode":
+            self._whole = reason  # its KV is in doubt: one worker makes all of it anew
+        if blame != "handoff":
+            self._avoid |= {leg.endpoint.id}
+        self._record.leg_failed(leg.endpoint, reason, blame=blame)
+        self._choose()
+
+    def _drop_late(self, why: Literal["lease", "stalled"] = "lease") -> None:
+        """Drop a decode leg whose KV came after its lease, perhaps, or does not come; prefill again elsewhere."""
+        leg = self._leg
+        if leg is None:
+            return
+        self._give_up(leg)
+        self._late |= {leg.endpoint.id}
+        self._record.decode_late(why)
         self._choose()
 
     # To the client.
 
-    def _pass_on(self, attempt: _Attempt) -> None:
+    def _pass_on(self, leg: Leg, held: Held) -> None:
         """The first token is there: what was held back goes out, then the rest as it comes."""
-        head, held = attempt.held.head, attempt.held
-        if head is None:
-            return
-        self._saw_first_token(attempt)
-        attempt.load.transfers -= attempt.stage == "decode"
-        if attempt.lease is not None:
-            attempt.lease.stop()
-        attempt.held = Held(stream=False)
-        self._reply.begin(head, held, attempt.leg, route=self._route_name())
+        account, record = self._account, self._record
+        record.first_token(leg, account.load)
+        account.first_token()
+        if self._lease is not None:
+            self._lease.stop()
+        self._held = None
+        self._reply.begin(held, leg, route=record.route_name)
+        if self._client_full:
+            leg.pause(paused=True)
 
-    def _saw_first_token(self, attempt: _Attempt) -> None:
-        desk, route = self._desk, attempt.route
-        now_s = self._first_s = desk.now_s()
-        ttft_s = now_s - self._start_s
-        waited_s = self._waited_s + now_s - attempt.leg.sent_s
-        desk.metrics.ttft["aggregated" if attempt.stage == "whole" else "disaggregated"].observe(ttft_s)
-        desk.metrics.added.observe(max(ttft_s - waited_s, 0.0))
-        desk.roster.answered_well(attempt.leg.endpoint)
-        if attempt.stage == "decode" and route.prefill is not None:
-            desk.roster.handoff_succeeded(route.prefill, route.decode)
-
-    def _answer(self, attempt: _Attempt, head: ResponseHead, outcome: str) -> None:
+    def _answer(self, leg: Leg, head: ResponseHead, body: bytes, outcome: str) -> None:
         """A whole answer that was held back."""
+        record, reply = self._record, self._reply
         if outcome == "ok":
-            self._saw_first_token(attempt)
-        self._reply.status = head.status
+            record.first_token(leg, self._account.load)
+        reply.status = head.status
         self._end(outcome)
-        self._reply.whole(head, attempt.held, route=self._route_name())
-
-    def _finish_stream(self) -> None:
-        if self._first_s is not None and self._reply.pieces > 1:
-            step_s = (self._desk.now_s() - self._first_s) / self._reply.pieces
-            self._desk.roster.typical.saw_decode_step(step_s * 1000)
-        self._end("ok")
-        self._reply.end()
+        reply.whole(head, body, route=record.route_name)
 
     def _refuse(self, refusal: Refusal) -> None:
-        if self._retries and refusal.status != _NOT_FOUND:
+        record = self._record
+        if record.retries and refusal.status != _NOT_FOUND:
             refusal = Refusal(
                 status=502,
                 code="worker_failed",
-                message=f"No worker could answer this request ({self._reason}).",
+                message=f"No worker could answer this request ({record.reason}).",
                 retry_after_s=refusal.retry_after_s,
             )
         self._reply.status = refusal.status
@@ -336,37 +396,23 @@ class Exchange:
         """The client left: close the leg, so that its engine aborts; nobody is to blame."""
         if self._over:
             return
-        attempt = self._attempt
-        self._desk.metrics.abandoned["none" if attempt is None else attempt.stage] += 1
+        leg = self._leg
+        self._desk.metrics.abandoned["none" if leg is None else self._stage] += 1
         self._end("abandoned")
-        if attempt is not None:
-            attempt.leg.abort()
+        if leg is not None:
+            leg.abort()
 
     def pause(self, *, paused: bool) -> None:
-        """The client takes bytes slower than they come, or takes them again."""
-        if self._attempt is not None:
-            self._attempt.leg.pause(paused=paused)
+        """The client takes bytes slower than they come, or takes them again; a leg that it has nothing of runs on."""
+        self._client_full = paused
+        if self._leg is not None and self._reply.begun:
+            self._leg.pause(paused=paused)
 
     def _end(self, outcome: str) -> None:
-        desk, route = self._desk, self._route
-        self._release()
+        desk = self._desk
+        self._let_go()
         self._over = True
+        self._account.close()
         desk.timed.discard(self)
         desk.metrics.in_flight -= 1
-        kind = "none" if route is None else "aggregated" if route.prefill is None else "disaggregated"
-        desk.metrics.requests[kind, outcome] += 1
-        desk.log.request(
-            request_id=self._request_id,
-            target=self._request.target.partition(b"?")[0].decode("latin-1"),  # some put a key into the query
-            route=self._route_name(),
-            status=self._reply.status,
-            ttft_s=None if self._first_s is None else self._first_s - self._start_s,
-            total_s=desk.now_s() - self._start_s,
-            end=outcome,
-        )
-
-    def _route_name(self) -> str:
-        route = self._route
-        if route is None:
-            return "-"
-        return route.decode.id if route.prefill is None else f"{route.prefill.id}>{route.decode.id}"
+        self._record.ended(outcome, status=self._reply.status)

@@ -41,12 +41,10 @@ _LONGEST_START_BYTES = 1 << 20
 class StreamStart:
     """Takes the beginning of a stream piece by piece until it is `CAME` or `FAILED`."""
 
-    __slots__ = ("_text", "message")
+    __slots__ = ("_text",)
 
     def __init__(self) -> None:
         self._text = b""
-        self.message = ""
-        """What a failed stream said."""
 
     def feed(self, payload: bytes) -> FirstToken:
         """Look at what came. A stream that begins like no stream of events counts as come: it is passed on as it is."""
@@ -75,7 +73,6 @@ class StreamStart:
             or any(choice.finish_reason == "error" for choice in choices)
             or bytes(decoded.error) != b"null"
         ):
-            self.message = text.decode(errors="replace")[:300]
             return FirstToken.FAILED
         only_roles = bool(choices) and all(_only_role(choice) for choice in choices)
         return FirstToken.PENDING if only_roles else FirstToken.CAME

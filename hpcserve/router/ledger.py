@@ -48,11 +48,12 @@ class Ledger:
         self._losses: dict[Pair, tuple[float, float]] = {}
         """Pairs that lost their proof: when, and how long they waited then."""
         self._wrong: Counter[Pair] = Counter()
-        self._bad_handoffs: Counter[Pair] = Counter()
+        self.bad_handoffs: Counter[Pair] = Counter()
+        """Of pairs whose last handoff failed or came late: how many in a row."""
 
     def keep_only(self, alive: AbstractSet[tuple[str, str]]) -> None:
         """Forget everything of workers but these (id, generation)."""
-        for held in (self._proofs, self._again, self._losses, self._wrong, self._bad_handoffs):
+        for held in (self._proofs, self._again, self._losses, self._wrong, self.bad_handoffs):
             for pair in [*held]:
                 if pair[2:] not in alive or (pair[0] and pair[:2] not in alive):
                     del held[pair]
@@ -101,7 +102,7 @@ class Ledger:
     def _set(self, proof: PairProof) -> None:
         pair = _pair_of(proof)
         self._proofs[pair] = proof
-        self._bad_handoffs[pair] = 0
+        self.bad_handoffs.pop(pair, None)
         if proof.proved:
             self.proved.add(pair)
             self.ever_proved |= {proof.decode, proof.prefill or proof.decode}
@@ -114,8 +115,8 @@ class Ledger:
         The first time it is proved again at once; a pair that keeps losing its proof, as under an overload, waits for
         longer every time, so that requests are not lent to it and taken back again and again.
         """
-        self._bad_handoffs[pair] += 1
-        if self._bad_handoffs[pair] < _MOST_BAD_HANDOFFS or pair not in self.proved:
+        self.bad_handoffs[pair] += 1
+        if self.bad_handoffs[pair] < _MOST_BAD_HANDOFFS or pair not in self.proved:
             return False
         last_s, before_s = self._losses.get(pair, (float("-inf"), 0.0))
         wait_s = _longer(before_s) if now_s - last_s < _REMEMBERED_S + before_s else 0.0
@@ -127,8 +128,7 @@ class Ledger:
 
     def handoff_succeeded(self, pair: Pair) -> None:
         """A handoff brought a first token in time."""
-        if self._bad_handoffs[pair]:
-            self._bad_handoffs[pair] = 0
+        self.bad_handoffs.pop(pair, None)
 
 
 def _pair_of(proof: PairProof) -> Pair:

@@ -16,6 +16,9 @@ class Log:
         self._lines: list[str] = []
         self._second = 0
         self._stamp = ""
+        self._lost = 0
+        self._torn = False
+        """Whether the last line that was written may lack its end."""
 
     def request(
         self, *, request_id: str, target: str, route: str, status: int, ttft_s: float | None, total_s: float, end: str
@@ -41,9 +44,22 @@ class Log:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered."""
-        if self._lines:
-            data = "".join(self._lines).encode(errors="backslashreplace")
-            self._lines.clear()
+        """Write what was gathered. A full disk loses lines, never requests; how many is said once it has room again."""
+        if not self._lines:
+            return
+        lines = [f"{self._stamp} log: {self._lost} lines could not be written\n"] if self._lost else []
+        lines += self._lines
+        data = "".join(lines).encode(errors="backslashreplace")
+        count = len(self._lines)
+        self._lines.clear()
+        if self._torn:
+            data = b"\n" + data
+        size = len(data)
+        try:
             while data:
                 data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            self._lost += count
+            self._torn = self._torn or len(data) < size
+        else:
+            self._lost, self._torn = 0, False

@@ -1,42 +1,36 @@
-"""What the router counts. Plain integers while requests pass; Prometheus text only when somebody asks."""
+"""What the router counts. Plain numbers while requests pass; Prometheus text only when somebody asks."""
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
-from hpcserve.routing import Load
+from hpcserve.router.exposition import Histogram, Series, series_of
 
-__all__ = ["Histogram", "Metrics"]
+__all__ = ["Metrics", "PathCounts"]
 
 _SECONDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0),
 )
 _ADDED_SECONDS = (0.0001, 0.0002, 0.0003, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25)
+_STEP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0)
+_POOLS = ("prefill", "decode", "aggregated")
 
 
-class Histogram:
-    """Counts by upper bound."""
+class PathCounts:
+    """Handoffs between one prefill and one decode worker."""
 
-    __slots__ = ("_bounds", "_counts", "_sum")
+    __slots__ = ("arrived", "failed", "seconds", "streams", "tokens")
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def buckets(self) -> tuple[list[tuple[str, float]], float]:
-        """Cumulative counts by bound as Prometheus wants them, and the sum."""
-        total, found = 0, []
-        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
-            total += count
-            found.append(("+Inf" if bound == float("inf") else repr(bound), float(total)))
-        return found, self._sum
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.failed = 0
+        """Failed, or came too late."""
+        self.streams = 0
+        """Of those that arrived, streams: they show when their first token came."""
+        self.seconds = 0.0
+        """Of their decode legs up to it."""
+        self.tokens = 0.0
+        """Prompt tokens whose KV came, about."""
 
 
 class Metrics:
@@ -57,78 +51,93 @@ class Metrics:
         """Requests whose client left, by the leg that was under way."""
         self.worker_failures: Counter[str] = Counter()
         """Failed legs by worker."""
+        self.tenants: Counter[str] = Counter()
+        """Requests by tenant, where there are tenants; empty for the job's own key."""
         self.in_flight = 0
+        self.prompt_tokens = 0.0
+        """Prompt tokens of prefill and whole legs, about."""
+        self.predicted_hit_tokens = 0.0
+        """Of those, tokens whose KV the worker was expected to have."""
+        self.paths: dict[tuple[str, str], PathCounts] = {}
         self.ttft = {"disaggregated": Histogram(_SECONDS), "aggregated": Histogram(_SECONDS)}
-        """From the complete request to the first token of a stream or the head of an answer."""
+        """From the complete request to the first token of a stream, or to a whole answer that is not one."""
+        self.tpot = {pool: Histogram(_STEP_SECONDS) for pool in _POOLS}
+        """Mean time between the pieces of a stream after its first token, by the pool of the worker that decodes."""
+        self.queue = {"prefill": Histogram(_SECONDS), "decode": Histogram(_SECONDS)}
+        """prefill: what a leg took beyond computing its prompt; decode: the wait for a place on a link."""
         self.added = Histogram(_ADDED_SECONDS)
-        """The part of it that no engine was waited for."""
+        """The part of TTFT that no engine was waited for."""
 
-    def text(
-        self, *, loads: Mapping[str, Load], ready: bool, simulated: bool, proofs: Iterable[tuple[str, bool]]
-    ) -> bytes:
-        """Everything in Prometheus' text format."""
-        # Imported here: 70 ms that a restarted router does not have.
-        from prometheus_client.core import (  # noqa: PLC0415 - see above
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
+    def path(self, prefill: str, decode: str) -> PathCounts:
+        """The counts of one path."""
+        found = self.paths.get((prefill, decode))
+        if found is None:
+            found = self.paths[prefill, decode] = PathCounts()
+        return found
+
+    def series(self) -> Iterator[Series]:
+        """Everything that is counted here."""
+        yield series_of("counter", "requests", "Ended requests.", ("route", "outcome"), self.requests)
+        yield series_of("counter", "retries", "Legs sent anew.", ("reason",), _by_one(self.retries))
+        yield series_of(
+            "counter",
+            "whole_requests",
+            "Requests of a disaggregated service that one worker served.",
+            ("reason",),
+            _by_one(self.whole),
         )
-        from prometheus_client.exposition import generate_latest  # noqa: PLC0415 - see above
-        from prometheus_client.registry import Collector, CollectorRegistry  # noqa: PLC0415 - see above
-
-        def counter(
-            name: str, help_text: str, labels: tuple[str, ...], values: dict[tuple[str, ...], float]
-        ) -> CounterMetricFamily:
-            family = CounterMetricFamily(_PREFIX + name, help_text, labels=labels)
-            for label_values, value in sorted(values.items()):
-                family.add_metric(label_values, value)
-            return family
-
-        def gauge(name: str, help_text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-            family = GaugeMetricFamily(_PREFIX + name, help_text, labels=(label,) if label else ())
-            for label_value, value in sorted(values.items()):
-                family.add_metric((label_value,) if label else (), value)
-            return family
-
-        def by_one(values: Mapping[str, int]) -> dict[tuple[str, ...], float]:
-            return {(key,): value for key, value in values.items()}
-
-        ended = self.requests.items()
-        families: list[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily] = [
-            counter("requests", "Ended requests.", ("route", "outcome"), {(*key,): n for key, n in ended}),
-            counter("retries", "Legs sent anew.", ("reason",), by_one(self.retries)),
-            counter(
-                "whole_requests", "Requests of a disaggregated service that one worker served.", ("reason",),
-                by_one(self.whole),
-            ),
-            counter("handoffs", "Decode legs sent with the KV of a prefill leg.", (), {(): self.handoffs}),
-            counter("lease_drops", "Decode legs dropped for a late first token.", (), {(): self.lease_drops}),
-            counter("abandoned_requests", "Requests whose client left.", ("leg",), by_one(self.abandoned)),
-            counter("worker_failures", "Failed legs.", ("worker",), by_one(self.worker_failures)),
-            gauge("in_flight_requests", "Requests that have not ended.", "", {"": self.in_flight}),
-            gauge("worker_in_flight", "Legs under way.", "worker", {k: v.in_flight for k, v in loads.items()}),
-            gauge("worker_transfers", "Legs without KV yet.", "worker", {k: v.transfers for k, v in loads.items()}),
-            gauge("ready", "1 when every planned worker was proved and a route is alive.", "", {"": float(ready)}),
-            gauge("simulated", "1: a worker is a simulated engine.", "", {"": float(simulated)}),
-            gauge("proved", "1: the route was proved, 0: it failed.", "route", {k: float(v) for k, v in proofs}),
-        ]  # fmt: skip
-        ttft = HistogramMetricFamily(
-            _PREFIX + "ttft_seconds", "From the complete request to the first token.", labels=("route",)
+        yield series_of(
+            "counter", "handoffs", "Decode legs sent with the KV of a prefill leg.", (), {(): self.handoffs}
         )
-        for route, histogram in self.ttft.items():
-            buckets, total = histogram.buckets()
-            ttft.add_metric((route,), buckets, total)
-        buckets, total = self.added.buckets()
-        added = HistogramMetricFamily(_PREFIX + "added_ttft_seconds", "The part of TTFT spent in the router.")
-        added.add_metric((), buckets, total)
+        yield series_of(
+            "counter", "lease_drops", "Decode legs dropped for a late first token.", (), {(): self.lease_drops}
+        )
+        yield series_of(
+            "counter", "abandoned_requests", "Requests whose client left.", ("leg",), _by_one(self.abandoned)
+        )
+        yield series_of("counter", "worker_failures", "Failed legs.", ("worker",), _by_one(self.worker_failures))
+        yield series_of(
+            "counter", "tenant_requests", "Requests, where there are tenants.", ("tenant",), _by_one(self.tenants)
+        )
+        yield series_of("gauge", "in_flight_requests", "Requests that have not ended.", (), {(): self.in_flight})
+        yield series_of(
+            "counter", "prompt_tokens", "Prompt tokens sent to be computed, about.", (), {(): self.prompt_tokens}
+        )
+        yield series_of(
+            "counter",
+            "predicted_hit_tokens",
+            "Of those, tokens whose KV was expected to be there.",
+            (),
+            {(): self.predicted_hit_tokens},
+        )
+        yield from self._path_series()
+        yield series_of("histogram", "ttft_seconds", "From the complete request to the first token.", ("route",), {
+            (route,): histogram for route, histogram in self.ttft.items()
+        })  # fmt: skip
+        yield series_of("histogram", "tpot_seconds", "Mean time between the pieces of a stream.", ("pool",), {
+            (pool,): histogram for pool, histogram in self.tpot.items()
+        })  # fmt: skip
+        yield series_of("histogram", "queue_seconds", "Waiting before prefill, or for a link.", ("pool",), {
+            (pool,): histogram for pool, histogram in self.queue.items()
+        })  # fmt: skip
+        yield series_of(
+            "histogram", "added_ttft_seconds", "The part of TTFT spent in the router.", (), {(): self.added}
+        )
 
-        class Everything(Collector):
-            def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
-                return [*families, ttft, added]
+    def _path_series(self) -> Iterator[Series]:
+        named = ("prefill", "decode")
+        for name, help_text, values in (
+            ("path_handoffs", "First tokens that came by this path.", {p: float(c.arrived) for p, c in self._ways()}),
+            ("path_failures", "Handoffs that failed or came late.", {p: float(c.failed) for p, c in self._ways()}),
+            ("path_streams", "Of those, streams.", {p: float(c.streams) for p, c in self._ways()}),
+            ("path_seconds", "Their decode legs up to the first token.", {p: c.seconds for p, c in self._ways()}),
+            ("path_tokens", "Prompt tokens whose KV came, about.", {p: c.tokens for p, c in self._ways()}),
+        ):
+            yield series_of("counter", name, help_text, named, values)
 
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(Everything())
-        return generate_latest(registry)
+    def _ways(self) -> Iterator[tuple[tuple[str, str], PathCounts]]:
+        return iter(self.paths.items())
 
 
-_PREFIX = "hpcserve_router_"
+def _by_one(values: Mapping[str, int]) -> dict[tuple[str, ...], float]:
+    return {(key,): value for key, value in values.items()}

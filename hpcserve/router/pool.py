@@ -6,8 +6,14 @@ from collections.abc import Callable
 from typing import Protocol, cast
 from urllib.parse import urlsplit
 
+import msgspec
+
 from hpcserve.nouns import Endpoint
-from hpcserve.router.http1 import BadMessageError, ChunkedBody, ResponseHead, parse_response_head
+from hpcserve.router.answers import engine_lines
+from hpcserve.router.chunked import ChunkedBody
+from hpcserve.router.outbox import Outbox
+from hpcserve.router.request import BadMessageError
+from hpcserve.router.response import HEAD_LIMIT_BYTES, ResponseHead, parse_response_head, whole_response
 
 __all__ = ["Leg", "Pool", "Pools", "Receiver"]
 
@@ -19,13 +25,19 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 10), (socket.TCP
 (tcp(7)), also when its endpoint has been withdrawn and nobody asks for its health any more."""
 _UNACKNOWLEDGED_MS = 60_000
 """The same where bytes of ours are on their way: keepalive waits for them (tcp(7), TCP_USER_TIMEOUT)."""
-_HEAD_LIMIT_BYTES = 64 << 10
 _JOIN_BELOW_BYTES = 16 << 10
 """Below this, one copy costs less than a second buffer in the write."""
 
 
 class Receiver(Protocol):
-    """Who waits for a response. Exactly one of `leg_ended` and `leg_failed` comes last, unless the leg is aborted."""
+    """Who waits for a response.
+
+    Either `leg_whole` and nothing else, or the parts, of which exactly one of `leg_ended` and `leg_failed` comes last,
+    unless the leg is aborted.
+    """
+
+    def leg_whole(self, leg: "Leg", head: ResponseHead, body: bytes) -> None:
+        """All of it came in one piece, with a length."""
 
     def leg_head(self, leg: "Leg", head: ResponseHead) -> None:
         """Status and headers."""
@@ -40,37 +52,36 @@ class Receiver(Protocol):
         """No connection, or it broke: no (further) bytes come."""
 
 
-class Leg:
+class Leg(msgspec.Struct, eq=False):
     """One request to one engine."""
 
-    __slots__ = ("_connection", "_dialled", "_message", "_receiver", "endpoint", "over", "raw_only", "sent_s")
-
-    def __init__(self, endpoint: Endpoint, receiver: Receiver, message: tuple[bytes, bytes], now_s: float) -> None:
-        self.endpoint = endpoint
-        self.sent_s = now_s
-        self.raw_only = False
-        self.over = False
-        self._message = message
-        self._receiver = receiver
-        self._connection: _Connection | None = None
-        self._dialled = False
+    endpoint: Endpoint
+    receiver: Receiver
+    message: tuple[bytes, bytes]
+    """Head and body."""
+    sent_s: float
+    raw_only: bool = False
+    pass_on: Callable[[bytes], None] | None = None
+    """Takes whole chunks as they came, once nothing more is to be read in them."""
+    over: bool = False
+    connection: "_Connection | None" = None
 
     @property
     def at_boundary(self) -> bool:
         """Whether the bytes so far end with a whole chunk (always so for bodies that are not chunked)."""
-        body = self._connection.chunks if self._connection is not None else None
+        body = self.connection.chunks if self.connection is not None else None
         return body is None or body.at_boundary
 
     def abort(self) -> None:
         """Close the connection, so that the engine aborts the request; nothing more is received. Harmless when over."""
         self.over = True
-        if self._connection is not None:
-            self._connection.close()
+        if self.connection is not None:
+            self.connection.close()
 
     def pause(self, *, paused: bool) -> None:
         """Stop or go on reading, as the client takes the bytes."""
-        if self._connection is not None and not self.over:
-            self._connection.pause(paused=paused)
+        if self.connection is not None and not self.over:
+            self.connection.pause(paused=paused)
 
     # What follows is called by the pool and its connections.
 
@@ -79,35 +90,32 @@ class Leg:
         if self.over:
             connection.release(reusable=True)
             return
-        self._connection = connection
-        connection.send(self, self._message)
-
-    def head(self, head: ResponseHead) -> None:
-        """Pass on."""
-        self._receiver.leg_head(self, head)
-
-    def data(self, raw: bytes, payload: bytes) -> None:
-        """Pass on."""
-        self._receiver.leg_data(self, raw, payload)
+        connection.send(self)
 
     def end(self) -> None:
         """The response is whole; the connection is no longer this leg's."""
         self.over = True
-        self._connection = None
-        self._receiver.leg_ended(self)
+        self.connection = None
+        self.receiver.leg_ended(self)
 
     def fail(self, reason: str) -> None:
         """No (further) bytes come."""
         if not self.over:
             self.over = True
-            self._receiver.leg_failed(self, reason)
+            self.receiver.leg_failed(self, reason)
 
 
 class _Connection(asyncio.Protocol):
     """One connection: idle in its pool, or busy with one leg."""
 
+    __slots__ = (
+        *("_buffer", "_clock", "_head", "_left", "_leg", "_outbox", "_pool", "_transport"),
+        *("chunks", "closed", "idle_since_s"),
+    )
+
     def __init__(self, pool: "Pool", clock: Callable[[], float]) -> None:
         self._pool = pool
+        self._outbox = pool.outbox
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._leg: Leg | None = None
@@ -120,31 +128,41 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._pool.greet(self)
         line: socket.socket = transport.get_extra_info("socket")
         line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (*_KEEPALIVE, (socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)):
             line.setsockopt(socket.IPPROTO_TCP, option, value)
 
-    def send(self, leg: Leg, message: tuple[bytes, bytes]) -> None:
+    def send(self, leg: Leg) -> None:
         self._leg = leg
-        self._head, self._buffer, self.chunks = None, b"", None
+        leg.connection = self
         transport = self._transport
         if transport is None or self.closed:
             leg.fail("connection lost")
             return
-        head, body = message
-        if len(body) < _JOIN_BELOW_BYTES:
-            transport.write(head + body)
-        else:
-            transport.writelines((head, body))
+        head, body = leg.message
+        self._outbox.put(transport, head + body if len(body) < _JOIN_BELOW_BYTES else leg.message)
 
     def data_received(self, data: bytes) -> None:
         leg = self._leg
         if leg is None:  # an engine that speaks unasked
             self.close()
             return
+        chunks = self.chunks
+        if chunks is not None and leg.pass_on is not None and chunks.is_next_chunk(data):
+            leg.pass_on(data)
+            return
         try:
             if self._head is None:
+                if not self._buffer and (whole := whole_response(data)):
+                    self._leg = leg.connection = None
+                    leg.over = True
+                    self.idle_since_s = self._clock()
+                    self._pool.keep(self)
+                    head, body = whole
+                    leg.receiver.leg_whole(leg, head, body)
+                    return
                 rest = self._take_head(leg, data)
                 if rest is None or self._leg is not leg:
                     return
@@ -157,10 +175,11 @@ class _Connection(asyncio.Protocol):
     def _take_head(self, leg: Leg, data: bytes) -> bytes | None:
         """The bytes behind the head; None while it is incomplete."""
         while True:
-            data = self._buffer + data
+            if self._buffer:
+                data = self._buffer + data
             end = data.find(b"\r\n\r\n")
-            if end < 0 or end > _HEAD_LIMIT_BYTES:
-                if len(data) > _HEAD_LIMIT_BYTES:
+            if end < 0 or end > HEAD_LIMIT_BYTES:
+                if len(data) > HEAD_LIMIT_BYTES:
                     raise BadMessageError("head too large")
                 self._buffer = data
                 return None
@@ -172,7 +191,7 @@ class _Connection(asyncio.Protocol):
         self._head = head
         self._left = head.length or 0
         self.chunks = ChunkedBody() if head.chunked else None
-        leg.head(head)
+        leg.receiver.leg_head(leg, head)
         return data
 
     def _take_body(self, leg: Leg, data: bytes) -> None:
@@ -180,11 +199,15 @@ class _Connection(asyncio.Protocol):
         if head is None:
             return
         if chunks is not None:
-            pieces: list[bytes] | None = None if leg.raw_only else []
-            excess = chunks.feed(data, pieces)
+            payload = b""
+            if leg.raw_only:
+                excess = chunks.feed(data)
+            else:
+                pieces: list[bytes] = []
+                excess = chunks.feed(data, pieces)
+                payload = b"".join(pieces)
             ended = chunks.ended
             raw = data[: len(data) - excess] if excess else data
-            payload = b"".join(pieces) if pieces else b""
         elif head.length is not None:
             raw = data if len(data) <= self._left else data[: self._left]
             excess = len(data) - len(raw)
@@ -195,9 +218,9 @@ class _Connection(asyncio.Protocol):
             raw = payload = data
             excess, ended = 0, False
         if raw:
-            leg.data(raw, payload)
+            leg.receiver.leg_data(leg, raw, payload)
         if ended and self._leg is leg and not self.closed:
-            self._leg = None
+            self._leg = self._head = self.chunks = None
             self.release(reusable=head.keep_alive and not excess)
             leg.end()
 
@@ -215,6 +238,7 @@ class _Connection(asyncio.Protocol):
 
     def release(self, *, reusable: bool) -> None:
         if reusable and not self.closed:
+            self.pause(paused=False)  # the client that was slow is not the next one's
             self.idle_since_s = self._clock()
             self._pool.keep(self)
         else:
@@ -244,23 +268,36 @@ class _Connection(asyncio.Protocol):
 class Pool:
     """Connections to one start of one engine."""
 
-    def __init__(self, endpoint: Endpoint, *, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, endpoint: Endpoint, *, loop: asyncio.AbstractEventLoop, outbox: Outbox) -> None:
+        self.endpoint = endpoint
         address = urlsplit(endpoint.url)
         self._host, self._port = address.hostname or "", address.port or 80
         self._loop = loop
         self._idle: list[_Connection] = []
-        self._busy: set[_Connection] = set()
+        self._open: set[_Connection] = set()
         self._dials: set[asyncio.Task[None]] = set()
-        self._retired = False
+        self.retired = False
+        """Whether it keeps no connection: its worker is withdrawn."""
+        self.outbox = outbox
+        self._lines: dict[tuple[bytes, bytes], bytes] = {}
         self.authority = address.netloc.encode()
+
+    def lines(self, path: bytes, key: bytes) -> bytes:
+        """The lines that all requests' heads of this path have."""
+        found = self._lines.get((path, key))
+        if found is None:
+            found = self._lines[path, key] = engine_lines(path, authority=self.authority, key=key)
+        return found
 
     def send(self, leg: Leg) -> None:
         """Send on the connection that was used last, or on a new one."""
-        if self._idle:
-            connection = self._idle.pop()
-            self._busy.add(connection)
-            leg.start(connection)
-            return
+        idle = self._idle
+        if idle:
+            before_s = self._loop.time() - _KEEP_IDLE_S
+            if idle[-1].idle_since_s > before_s:
+                idle.pop().send(leg)
+                return
+            self.close_idle(before_s=before_s)  # the engine may be about to close them: all are as old, or older
         task = self._loop.create_task(self._dial(leg))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
@@ -280,20 +317,22 @@ class Pool:
         except asyncio.CancelledError:
             leg.fail("connection given up")
             raise
-        self._busy.add(connection)
         leg.start(connection)
+
+    def greet(self, connection: _Connection) -> None:
+        """A connection is open."""
+        self._open.add(connection)
 
     def keep(self, connection: _Connection) -> None:
         """Take back a connection that is free again."""
-        self._busy.discard(connection)
-        if self._retired:
+        if self.retired:
             connection.close()
         else:
             self._idle.append(connection)
 
     def forget(self, connection: _Connection) -> None:
         """A connection is closed."""
-        self._busy.discard(connection)
+        self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
@@ -304,15 +343,20 @@ class Pool:
 
     def retire(self) -> None:
         """Keep no connection any more; what is under way goes on to its own end."""
-        self._retired = True
+        self.retired = True
         self.close_idle(before_s=float("inf"))
+
+    @property
+    def busy(self) -> bool:
+        """Whether legs are under way."""
+        return bool(self._dials) or len(self._open) > len(self._idle)
 
     def break_off(self, reason: str) -> None:
         """Close everything; legs that are under way fail for this reason."""
         for task in self._dials:
             task.cancel()
         self.close_idle(before_s=float("inf"))
-        for connection in list(self._busy):
+        for connection in list(self._open):
             connection.break_off(reason)
 
 
@@ -321,6 +365,8 @@ class Pools:
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.outbox = Outbox(loop.call_soon)
+        """For everything that is written while requests are served, to engines and to clients."""
         self._pools: dict[tuple[str, str], Pool] = {}
 
     def of(self, endpoint: Endpoint) -> Pool:
@@ -328,14 +374,26 @@ class Pools:
         key = (endpoint.id, endpoint.generation)
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = Pool(endpoint, loop=self._loop)
+            pool = self._pools[key] = Pool(endpoint, loop=self._loop, outbox=self.outbox)
         return pool
 
     def keep_only(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Drop idle connections to every other start; what is under way there goes on to its own end."""
         wanted = {(endpoint.id, endpoint.generation) for endpoint in endpoints}
-        for key in self._pools.keys() - wanted:
-            self._pools.pop(key).retire()
+        for key, pool in self._pools.items():
+            if key in wanted:
+                pool.retired = False  # it is back
+            else:
+                pool.retire()
+        self._drop_empty()
+
+    def retired(self) -> tuple[Endpoint, ...]:
+        """Starts of engines that are withdrawn and still have legs of ours."""
+        return tuple(pool.endpoint for pool in self._pools.values() if pool.retired and pool.busy)
+
+    def _drop_empty(self) -> None:
+        for key in [key for key, pool in self._pools.items() if pool.retired and not pool.busy]:
+            del self._pools[key]
 
     def break_off(self, endpoint: Endpoint, reason: str) -> None:
         """Close everything to this start of this engine; legs that are under way fail for this reason."""
@@ -346,12 +404,13 @@ class Pools:
     def tidy(self) -> None:
         """Close what has been idle for too long; to be called about once a second."""
         before_s = self._loop.time() - _KEEP_IDLE_S
-        for pool in self._pools.values():
+        for pool in tuple(self._pools.values()):
             pool.close_idle(before_s=before_s)
+        self._drop_empty()
 
     def close(self) -> None:
         """Close everything; legs that are under way fail."""
-        for pool in self._pools.values():
+        for pool in tuple(self._pools.values()):
             pool.retire()
             pool.break_off("the router is ending")
         self._pools.clear()

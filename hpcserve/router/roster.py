@@ -1,21 +1,29 @@
 """Who is there, who answers, what is proved, and from it the immutable table that requests are routed by."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from hpcserve.nouns import Endpoint, PairProof, Plan, Role, RouterState
+from hpcserve.nouns import Endpoint, PairProof, Plan, Role, RouterState, Workload
+from hpcserve.router.breaker import Breaker, BreakerState
 from hpcserve.router.ledger import Finding, Ledger
-from hpcserve.routing import Load, Pair, Table, Typical, pair_of, table_of
+from hpcserve.router.slots import LinkTimes
+from hpcserve.routing import (
+    UNKNOWN_PREFILL_MS,
+    UNKNOWN_STEP_MS,
+    Load,
+    Pair,
+    PathTimes,
+    Route,
+    Table,
+    Typical,
+    pair_of,
+    table_of,
+)
 
 __all__ = ["Candidate", "Roster"]
 
-_MOST_BAD_ANSWERS = 3
-"""Answers of 5xx in a row after which a worker is left out until it says that it is well."""
-_UNKNOWN_PREFILL_MS = 100.0
-"""A first guess where the plan has none; the mean of what is seen takes its place within some 20 requests."""
-_UNKNOWN_STEP_MS = 20.0
-"""The same for one decode step."""
+_MOST_REMEMBERED = 4096
+"""Workers whose last generation is kept: more than one job has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,37 +55,60 @@ class Candidate:
 class Roster:
     """Everything that is known of the workers of one plan. Changes seldom; `table` is what requests see."""
 
-    def __init__(self, plan: Plan, *, model: str) -> None:
-        """`model`: the served name, known while no worker is there yet."""
+    def __init__(self, plan: Plan, *, model: str, workload: Workload) -> None:
+        """`model`: the served name, known while no worker is there yet; `workload`: the typical request of the plan."""
         self.plan = plan
         self.endpoints: tuple[Endpoint, ...] = ()
         self.loads: dict[str, Load] = {worker.id: Load() for worker in plan.workers}
         self.typical = Typical(
-            prefill_ms=plan.verdict.prefill_ms or _UNKNOWN_PREFILL_MS, decode_step_ms=_UNKNOWN_STEP_MS
+            prefill_ms=plan.verdict.prefill_ms or UNKNOWN_PREFILL_MS,
+            decode_step_ms=UNKNOWN_STEP_MS,
+            prompt_tokens=float(workload.input_tokens),
+            answer_tokens=float(workload.output_tokens),
         )
+        self.paths = PathTimes()
+        self.longest_prompt: int | None = None
+        """The most prompt tokens that a worker takes; None: unknown."""
         self._model = model
         self._transfer_ms = {(path.prefill, path.decode): path.transfer_ms for path in plan.paths}
         self._ledger = Ledger()
         self._skipped: set[str] = set()
         self._stalled: set[str] = set()
-        self._bad_answers: Counter[str] = Counter()
+        self._breakers: dict[str, Breaker] = {}
+        self._generations: dict[str, str] = {}
+        """The last one of each worker, of those that are not there as well; by when they were seen last."""
         self.table: Table = self._make_table()
 
     def take(self, endpoints: tuple[Endpoint, ...]) -> bool:
-        """Swap in what discovery sees now; whether anything changed. A new generation is a new worker."""
+        """Swap in what discovery sees now; whether anything changed.
+
+        A new generation is a new worker. One that was not seen for a while and is back has the requests that it had.
+        """
         if endpoints == self.endpoints:
             return False
-        before = {endpoint.id: endpoint.generation for endpoint in self.endpoints}
         for endpoint in endpoints:
-            if before.get(endpoint.id) != endpoint.generation:
+            before = self._generations.pop(endpoint.id, None)
+            self._generations[endpoint.id] = endpoint.generation  # last, as it was seen last
+            if before not in {None, endpoint.generation}:
                 self.loads[endpoint.id] = Load()  # legs to the old one still count down their own
                 self._skipped.discard(endpoint.id)
                 self._stalled.discard(endpoint.id)
-                del self._bad_answers[endpoint.id]
+                self._breakers.pop(endpoint.id, None)
+        for worker in list(self._generations)[: -max(_MOST_REMEMBERED, len(endpoints))]:
+            del self._generations[worker]
         self.endpoints = endpoints
+        self.paths.keep_only({endpoint.id for endpoint in endpoints})
+        self.longest_prompt = max((each.max_model_len or 0 for each in endpoints), default=0) or None
         self._ledger.keep_only({(endpoint.id, endpoint.generation) for endpoint in endpoints})
         self._renew()
         return True
+
+    def load_of(self, endpoint: Endpoint) -> Load:
+        """What that worker is doing."""
+        load = self.loads.get(endpoint.id)
+        if load is None:
+            load = self.loads[endpoint.id] = Load()
+        return load
 
     # Health, from what requests and probes saw.
 
@@ -85,16 +116,48 @@ class Roster:
         """No connection, or it broke: left out until a probe succeeds."""
         self._skip(endpoint)
 
-    def answered_badly(self, endpoint: Endpoint) -> None:
-        """An answer of 5xx that nothing but this worker can be blamed for."""
-        self._bad_answers[endpoint.id] += 1
-        if self._bad_answers[endpoint.id] >= _MOST_BAD_ANSWERS:
-            self._skip(endpoint)
+    def answered_badly(self, endpoint: Endpoint, *, now_s: float) -> None:
+        """An answer of 5xx that nothing but this worker can be blamed for; after some it is left out and tried."""
+        if self._is_current(endpoint) and self._breakers.setdefault(endpoint.id, Breaker()).failed(now_s):
+            self._renew()
 
     def answered_well(self, endpoint: Endpoint) -> None:
         """A good answer."""
-        if self._bad_answers[endpoint.id]:
-            self._bad_answers[endpoint.id] = 0
+        breaker = self._breakers.get(endpoint.id)
+        if breaker is not None:
+            breaker.succeeded()
+
+    def to_be_tried(self, now_s: float) -> list[Endpoint]:
+        """Workers whose breaker is half-open: a prompt of our own shows whether they are well again."""
+        breakers, skipped = self._breakers, self._skipped
+        return [
+            each
+            for each in self.endpoints
+            if each.id in breakers and each.id not in skipped and breakers[each.id].state(now_s) == "half-open"
+        ]
+
+    def tried(self, endpoint: Endpoint, *, well: bool, now_s: float) -> bool:
+        """How that ended; whether the worker is back."""
+        breaker = self._breakers.get(endpoint.id)
+        if breaker is None or not self._is_current(endpoint) or not breaker.tried(now_s, well=well):
+            return False
+        self._renew()
+        return True
+
+    def breakers(self, now_s: float) -> Iterator[tuple[str, BreakerState]]:
+        """The state of each worker's breaker."""
+        for endpoint in self.endpoints:
+            breaker = self._breakers.get(endpoint.id)
+            yield endpoint.id, "closed" if breaker is None else breaker.state(now_s)
+
+    def path_breakers(self, now_s: float) -> Iterator[tuple[str, BreakerState]]:
+        """The same of each path that was tried: closed while it is proved, half-open when it is to be proved again."""
+        due = frozenset(self._ledger.due(now_s))
+        for proof in self._ledger.proofs():
+            if proof.prefill is not None:
+                pair = (proof.prefill, proof.prefill_generation or "", proof.decode, proof.decode_generation)
+                state: BreakerState = "closed" if proof.proved else "half-open" if pair in due else "open"
+                yield f"{proof.prefill}>{proof.decode}", state
 
     def probed(self, endpoint: Endpoint, *, well: bool) -> bool:
         """What a look at its `/health` said; whether that changed anything."""
@@ -103,7 +166,6 @@ class Roster:
         if endpoint.id not in self._skipped or not self._is_current(endpoint):
             return False
         self._skipped.discard(endpoint.id)
-        self._bad_answers[endpoint.id] = 0
         self._renew()
         return True
 
@@ -132,7 +194,8 @@ class Roster:
 
     def handoff_succeeded(self, prefill: Endpoint, decode: Endpoint) -> None:
         """A handoff between these two brought a first token in time."""
-        self._ledger.handoff_succeeded(pair_of(prefill, decode))
+        if self._ledger.bad_handoffs:
+            self._ledger.handoff_succeeded(pair_of(prefill, decode))
 
     # Proofs.
 
@@ -209,6 +272,8 @@ class Roster:
                 missing.append(f"{worker.id}: its engine stands still")
             elif worker.id in self._skipped:
                 missing.append(f"{worker.id}: does not answer")
+            elif worker.id in self._breakers and self._breakers[worker.id].is_open:
+                missing.append(f"{worker.id}: answers with errors")
             elif endpoint.draining:
                 missing.append(f"{worker.id}: draining")
             elif worker.id not in covered:
@@ -230,15 +295,46 @@ class Roster:
             mismatches=self.table.mismatches,
         )
 
+    def link_times(self, decode: str) -> LinkTimes | None:
+        """What a handoff to this worker takes now; None until its transfer times have been reported."""
+        pull_ms = self.paths.slowest_ms(decode, self._transfer_ms)
+        if pull_ms is None:
+            return None
+        typical = self.typical
+        off_link_ms = typical.prefill_ms
+        if typical.handoff_ms:  # no pull takes longer than the quickest leg that it was a part of
+            pull_ms = min(pull_ms, typical.handoff_ms)
+            off_link_ms += typical.handoff_ms - pull_ms
+        return LinkTimes(prefill_s=off_link_ms / 1000, pull_s=pull_ms / 1000)
+
+    def handed(self, route: Route) -> None:
+        """A handoff is begun: what the plan says that it takes, beside those that share the link, is noted."""
+        if route.prefill is not None:
+            prefill, decode = route.prefill.id, route.decode.id
+            corrected_ms = route.estimate.transfer_ms - self.typical.handoff_ms
+            self.paths.handed(prefill, decode, predicted_ms=corrected_ms / self.paths.correction(prefill, decode))
+
+    def reported(self, endpoint: Endpoint, *, transfers: int, seconds: float) -> None:
+        """What a decode worker counted of its pulls since it was last asked: corrects the paths that lead to it."""
+        if self.paths.reported(endpoint.id, transfers=transfers, seconds=seconds):
+            self._renew()
+
+    def _corrected_ms(self) -> dict[tuple[str, str], float]:
+        found = dict(self._transfer_ms)
+        for pair, ratio in self.paths.corrections().items():
+            if pair in found:
+                found[pair] *= ratio
+        return found
+
     def _renew(self) -> None:
         self.table = self._make_table()
 
     def _make_table(self) -> Table:
         return table_of(
             self.endpoints,
-            transfer_ms=self._transfer_ms,
+            transfer_ms=self._corrected_ms(),
             proved=self._ledger.proved,
             failed=self._ledger.failed,
-            skipped=self._skipped | self._stalled,
+            skipped=self._skipped | self._stalled | {name for name, each in self._breakers.items() if each.is_open},
             models=(self._model,),
         )

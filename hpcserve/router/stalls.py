@@ -7,12 +7,15 @@ from hpcserve.nouns import Endpoint
 from hpcserve.router.ask import AskError
 from hpcserve.router.counters import CounterReader
 from hpcserve.router.desk import Desk
+from hpcserve.routing import Load
 
 __all__ = ["Stalls"]
 
 STALLED_S = 600.0
 """An engine that has requests for so long and has neither ended one nor made a token stands still. vLLM counts a prompt
 when all of it is computed: one that takes a worker ten minutes alone would be cut off here. Stated, not measured."""
+DECODING_STALLED_S = 60.0
+"""The same where it only decodes: then each of its steps makes a token. Stated, not measured."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,9 +57,18 @@ class Stalls:
             if seen is not None and seen.stalled and desk.roster.stalled(endpoint, still=False):
                 desk.log.event(f"worker {endpoint.id}: goes on")
             self._seen[key] = _Seen(counters=counters, since_s=now_s)
-        elif not seen.stalled and now_s - seen.since_s >= STALLED_S:
+        elif not seen.stalled and now_s - seen.since_s >= _limit_s(load, counters):
             seen.stalled = True
             reason = f"no token for {now_s - seen.since_s:.0f} s"
             desk.roster.stalled(endpoint, still=True)
             desk.log.event(f"worker {endpoint.id}: left out: {reason}")
             desk.pools.break_off(endpoint, f"{endpoint.id} stands still: {reason}")
+
+
+def _limit_s(load: Load | None, counters: EngineCounters) -> float:
+    """How long its counters may stand still: not for long where requests run and none of ours has a prompt to compute.
+
+    Requests that wait for KV do not run, by its own count.
+    """
+    computes = load is not None and (load.prefill_tokens or 0.0) >= 1.0  # less is left of rounding
+    return STALLED_S if computes or not counters.running else DECODING_STALLED_S

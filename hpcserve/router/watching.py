@@ -10,7 +10,11 @@ from hpcserve.discovery import write_record
 from hpcserve.nouns import Endpoint, RouterState
 from hpcserve.router.ask import AskError, ask
 from hpcserve.router.desk import Desk
+from hpcserve.router.key_file import KeyFile
+from hpcserve.router.kv_setup import KvParts
 from hpcserve.router.prove import Prover
+from hpcserve.router.reports import Reports
+from hpcserve.router.roster import Candidate
 from hpcserve.router.session import Session
 from hpcserve.router.stalls import Stalls
 
@@ -24,6 +28,8 @@ _UNRESPONSIVE_S = 30.0
 """A worker that has not answered `/health` for this long is given up, with everything that it has: its engine may block
 its HTTP for some seconds (a long prompt, a garbage collection), not for half a minute."""
 _STALLS_S = 30.0
+_REPORTS_S = 5.0
+"""vLLM adds up its transfers every few seconds; more often would show nothing new."""
 _OK = 200
 
 
@@ -51,6 +57,9 @@ class Watcher:
         stalls: Stalls,
         sessions: set[Session],
         state_path: Path,
+        reports: Reports | None = None,
+        kv: KvParts | None = None,
+        key_file: KeyFile | None = None,
     ) -> None:
         self._desk = desk
         self._look = look
@@ -58,7 +67,11 @@ class Watcher:
         self._stalls = stalls
         self._sessions = sessions
         self._state_path = state_path
+        self._reports = reports
+        self._kv = kv
+        self._key_file = key_file
         self._written: RouterState | None = None
+        self._told = ""
         self._ready_since_utc: str | None = None
         self._answered_s: dict[tuple[str, str], float] = {}
         self._changed = asyncio.Event()
@@ -71,6 +84,11 @@ class Watcher:
             group.create_task(self._prove())
             group.create_task(self._probe())
             group.create_task(self._look_for_stalls())
+            group.create_task(self._try_again())
+            if self._reports is not None:
+                group.create_task(self._read_reports(self._reports))
+            if self._kv is not None:
+                group.create_task(self._kv.run())
 
     def see(self, sight: Sight) -> None:
         """Take in one look of discovery."""
@@ -82,10 +100,14 @@ class Watcher:
             for endpoint in before:
                 if endpoint not in sight.endpoints:
                     desk.log.event(f"worker {endpoint.id} generation {endpoint.generation}: gone or changed")
+                    if desk.slots is not None:
+                        desk.slots.release_all(endpoint.id)
             for endpoint in sight.endpoints:
                 if endpoint not in before:
                     desk.log.event(f"worker {endpoint.id} generation {endpoint.generation}: {endpoint.url}")
             desk.pools.keep_only(sight.endpoints)
+            if self._kv is not None:
+                self._kv.follow(sight.endpoints)
             self._changed.set()
 
     async def _discover(self) -> None:
@@ -93,7 +115,18 @@ class Watcher:
         while True:
             self.see(await loop.run_in_executor(None, self._look))
             await self._write_state()
+            await self._look_at_keys()
             await asyncio.sleep(_DISCOVERY_S)
+
+    async def _look_at_keys(self) -> None:
+        key_file, desk = self._key_file, self._desk
+        if key_file is None:
+            return
+        ring, words = await asyncio.get_running_loop().run_in_executor(None, key_file.changed)
+        if words:
+            desk.log.event(words)
+        if ring is not None:
+            desk.keys = ring
 
     async def _write_state(self) -> None:
         """Write `router.state.json` if what it says has changed."""
@@ -104,13 +137,21 @@ class Watcher:
             self._ready_since_utc = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             self._desk.log.event("ready: every planned worker was proved")
         state = roster.state(ready_since_utc=self._ready_since_utc)
+        if self._kv is not None and self._kv.doubts:
+            state = state.model_copy(update={"kv_doubts": self._kv.doubts})
         if state == self._written:
             return
         try:
             await asyncio.get_running_loop().run_in_executor(None, lambda: write_record(self._state_path, state))
         except OSError as error:
-            self._desk.log.event(f"{self._state_path.name} cannot be written: {error}; it is tried again")
+            words = f"{self._state_path.name} cannot be written: {error.strerror or error}; it is tried again"
+            if words != self._told:  # once: it may last for hours, and is tried every second
+                self._desk.log.event(words)
+            self._told = words
         else:
+            if self._told:
+                self._desk.log.event(f"{self._state_path.name} can be written again")
+            self._told = ""
             self._written = state
 
     async def _sweep(self) -> None:
@@ -119,6 +160,7 @@ class Watcher:
         while True:
             await asyncio.sleep(_SWEEP_S)
             now_s = desk.now_s()
+            desk.turns.seen(now_s)
             for timed in tuple(desk.timed):
                 timed.check_time(now_s)
             turn += 1
@@ -127,6 +169,8 @@ class Watcher:
                     session.check_time(now_s)
                 desk.pools.tidy()
                 desk.log.flush()
+                if desk.access is not None:
+                    desk.access.flush()
 
     async def _prove(self) -> None:
         desk = self._desk
@@ -150,11 +194,43 @@ class Watcher:
             await asyncio.sleep(_STALLS_S)
             await self._stalls.look()
 
+    async def _read_reports(self, reports: Reports) -> None:
+        """One worker after the other, evenly spread, so that reading never takes long at a time."""
+        while True:
+            endpoints = self._desk.roster.endpoints
+            for endpoint in endpoints:
+                await reports.look(endpoint)
+                await asyncio.sleep(_REPORTS_S / len(endpoints))
+            if not endpoints:
+                await asyncio.sleep(_REPORTS_S)
+
+    async def _try_again(self) -> None:
+        """Send a prompt of our own to workers that answered with errors, so that no client's request is the trial."""
+        trials: dict[tuple[str, str], asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                trials = {key: task for key, task in trials.items() if not task.done()}
+                for endpoint in self._desk.roster.to_be_tried(self._desk.now_s()):
+                    key = (endpoint.id, endpoint.generation)
+                    if key not in trials:
+                        trials[key] = group.create_task(self._try_one(endpoint))
+                await asyncio.sleep(_DISCOVERY_S)
+
+    async def _try_one(self, endpoint: Endpoint) -> None:
+        desk = self._desk
+        finding = await self._prover.prove(Candidate(prefill=None, decode=endpoint))
+        if desk.roster.tried(endpoint, well=finding.outcome == "proved", now_s=desk.now_s()):
+            desk.log.event(f"worker {endpoint.id}: answers again")
+            self._changed.set()
+        else:
+            desk.log.event(f"worker {endpoint.id}: still left out: {finding.reason}")
+
     async def _probe(self) -> None:
         probes: dict[tuple[str, str], asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:  # one that hangs must not keep the others from coming back
             while True:
-                endpoints = {(each.id, each.generation): each for each in self._desk.roster.endpoints}
+                there = (*self._desk.roster.endpoints, *self._desk.pools.retired())
+                endpoints = {(each.id, each.generation): each for each in there}
                 for gone in self._answered_s.keys() - endpoints.keys():
                     del self._answered_s[gone]
                 probes = {key: task for key, task in probes.items() if not task.done()}

@@ -2,7 +2,38 @@
 
 from hpcserve.nouns import Endpoint
 
-__all__ = ["mismatch"]
+__all__ = ["Facts", "facts_of", "mismatch"]
+
+_EQUAL = (
+    "model",
+    "engine",
+    "engine version",
+    "handoff",
+    "connector",
+    "connector version",
+    "block_size",
+    "kv_dtype",
+)
+Facts = tuple[tuple[str | int, ...], int]
+"""What must be equal, in the order of `_EQUAL`, and the tensor parallelism, of which one must divide the other."""
+
+
+def facts_of(endpoint: Endpoint) -> Facts | None:
+    """What pairs are judged by; None where there is no KV connector. Workers of one pool have the same."""
+    handoff = endpoint.handoff
+    if handoff is None:
+        return None
+    equal = (
+        endpoint.model,
+        endpoint.engine,
+        endpoint.engine_version,
+        handoff.kind,
+        handoff.connector,
+        handoff.connector_version,
+        handoff.block_size,
+        handoff.kv_dtype,
+    )
+    return equal, handoff.tensor_parallel
 
 
 def mismatch(prefill: Endpoint, decode: Endpoint) -> str:
@@ -10,27 +41,14 @@ def mismatch(prefill: Endpoint, decode: Endpoint) -> str:
 
     Engines check little of this themselves: with differing block sizes vLLM 0.32 answers 200 with wrong tokens.
     """
-    ours, theirs = prefill.handoff, decode.handoff
+    ours, theirs = facts_of(prefill), facts_of(decode)
     if ours is None or theirs is None:
         silent = prefill.id if ours is None else decode.id
         return f"{silent} has no KV connector"
-    facts = (
-        ("model", prefill.model, decode.model),
-        ("engine", prefill.engine, decode.engine),
-        ("engine version", prefill.engine_version, decode.engine_version),
-        ("handoff", ours.kind, theirs.kind),
-        ("connector", ours.connector, theirs.connector),
-        ("connector version", ours.connector_version, theirs.connector_version),
-        ("block_size", ours.block_size, theirs.block_size),
-        ("kv_dtype", ours.kv_dtype, theirs.kv_dtype),
-    )
-    for name, here, there in facts:
+    for name, here, there in zip(_EQUAL, ours[0], theirs[0], strict=True):
         if here != there:
             return f"{name}: {prefill.id} has {here}, {decode.id} has {there}"
-    smaller, larger = sorted((ours.tensor_parallel, theirs.tensor_parallel))
+    smaller, larger = sorted((ours[1], theirs[1]))
     if larger % smaller:
-        return (
-            f"tensor_parallel: {prefill.id} has {ours.tensor_parallel}, {decode.id} has {theirs.tensor_parallel}; "
-            "one must divide the other"
-        )
+        return f"tensor_parallel: {prefill.id} has {ours[1]}, {decode.id} has {theirs[1]}; one must divide the other"
     return ""

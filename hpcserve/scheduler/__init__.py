@@ -10,6 +10,7 @@ from hpcserve.scheduler.finding import FoundJob, find_job, list_jobs
 from hpcserve.scheduler.job_state import job_state, router_answers
 from hpcserve.scheduler.launcher import Launcher, SchedulerState
 from hpcserve.scheduler.launchers import launcher_for
+from hpcserve.scheduler.openings import estimated_start, idle_nodes, jobless_nodes
 
 __all__ = [
     "FoundJob",
@@ -17,8 +18,11 @@ __all__ = [
     "SchedulerState",
     "array_sizes",
     "clean_environment",
+    "estimated_start",
     "find_job",
+    "idle_nodes",
     "job_state",
+    "jobless_nodes",
     "launcher_for",
     "list_jobs",
     "parse_max_array_size",

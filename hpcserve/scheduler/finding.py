@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcserve.discovery import read_dir_record
+from hpcserve.discovery import read_dir_record, typed_path
 from hpcserve.errors import NotFoundError
 from hpcserve.nouns import JobHandle
 from hpcserve.wire import UnreadableRecordError
@@ -71,7 +71,7 @@ def _is_job(directory: Path) -> bool:
 
 def find_job(wanted: str, roots: Iterable[Path]) -> FoundJob:
     """The job of that directory, id, name (`NAME-N`) or service name (its newest job); raises NotFoundError."""
-    path = Path(wanted).expanduser()
+    path = typed_path(wanted)
     if "/" in wanted or wanted in {".", ".."}:
         if _is_job(path):
             return _found(path.resolve())
@@ -87,7 +87,9 @@ def find_job(wanted: str, roots: Iterable[Path]) -> FoundJob:
             return matches[-1]
     places = ", ".join(str(root) for root in roots)
     raise NotFoundError(
-        f"no job `{wanted}` in {places}", remedy="`hpcserve status` lists all; --jobs-dir looks elsewhere"
+        f"no job `{wanted}` in {places}",
+        remedy="`hpcserve status` lists all; of a site that is a file without a name, set HPCSERVE_SITE to it;"
+        " --jobs-dir looks elsewhere",
     )
 
 

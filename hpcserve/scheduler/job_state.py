@@ -1,6 +1,7 @@
 """Where a job is, from its user's side: the scheduler's word, the workers' records and what the router proved."""
 
 import http.client
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from hpcserve.nouns import (
     JobHandle,
     JobPhase,
     JobState,
+    NodeRefusal,
     Noun,
     Plan,
     RouterAddress,
@@ -32,6 +34,8 @@ N = TypeVar("N", bound=Noun)
 _ANSWER_S = 3.0
 """A router that is alive answers /health at once; a status that hangs helps nobody."""
 _HTTP_OK = 200
+_ROOM_BYTES = 2**20
+"""The records of a job are some KiB each; the doctor asks for as much."""
 
 # Sites set http_proxy for the outside world; a router on a node of the cluster must not be asked through it.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -62,6 +66,8 @@ def job_state(
         answers=address is not None and scheduler.phase in {"running", "unknown"} and answers(address.url),
         stuck=stuck_step(log_tail(directory / "logs" / "slurm.out")),
     )
+    if phase in {JobPhase.STARTING, JobPhase.DEGRADED}:
+        reason = "; ".join(filter(None, (_no_room(directory), reason)))
     if scheduler.phase in {"ended", "failed"}:
         workers = tuple(_ended(worker) for worker in workers)
     serving = phase in {JobPhase.READY, JobPhase.DEGRADED, JobPhase.STARTING}
@@ -72,6 +78,8 @@ def job_state(
         reason=reason,
         url=address.url if address is not None and serving else None,
         workers=workers,
+        refused=_refused(directory),
+        kv_doubts=proved.kv_doubts if proved is not None and serving else (),
         simulated=_simulated(directory),
     )
 
@@ -121,7 +129,9 @@ def _serving(
         return JobPhase.STARTING, ", ".join(proved.waiting_for) or missing
     if not answers:
         return JobPhase.DEGRADED, "the router does not answer"
-    return (JobPhase.DEGRADED, missing) if missing else (JobPhase.READY, "")
+    # A lost node's agent cannot say that its workers are gone; the router can.
+    lost = missing or ", ".join(proved.waiting_for)
+    return (JobPhase.DEGRADED, lost) if lost else (JobPhase.READY, "")
 
 
 def _workers(directory: Path) -> tuple[WorkerState, ...]:
@@ -143,6 +153,13 @@ def _workers(directory: Path) -> tuple[WorkerState, ...]:
     return tuple(_with_tail(state, directory) for state in [*states, *others])
 
 
+def _refused(directory: Path) -> tuple[NodeRefusal, ...]:
+    try:
+        return tuple(read_records(directory, "refused", NodeRefusal).records.values())
+    except OSError as error:
+        raise _unreadable(directory / "refused", error) from None
+
+
 def _with_tail(state: WorkerState, directory: Path) -> WorkerState:
     if state.phase != "failed" or state.log_tail:
         return state
@@ -154,6 +171,14 @@ def _ended(state: WorkerState) -> WorkerState:
     if state.phase in {"failed", "stopped"}:
         return state
     return state.model_copy(update={"phase": "stopped", "detail": "the job has ended"})
+
+
+def _no_room(directory: Path) -> str:
+    """That the disk of the job directory is full, in words: no process of the job can say so there."""
+    room = os.statvfs(directory)
+    if room.f_bavail * room.f_frsize >= _ROOM_BYTES and (room.f_favail or not room.f_files):
+        return ""
+    return f"the disk of {directory} is full, nothing more can be written there"
 
 
 def _first_detail(workers: tuple[WorkerState, ...]) -> str:

@@ -28,6 +28,8 @@ _GRACE_S = 45.0
 """From TERM to KILL: longer than the agents take to drain their workers."""
 _LEFTOVERS_S = 5.0
 _POLL_S = 0.1
+_MARK = "HPCSERVE_JOB"
+"""agent.sh sets it to the job directory for all that it starts."""
 _ENDED = 0
 """Stands for the start time of a leader that had ended, in order, before it could be looked at."""
 
@@ -66,8 +68,16 @@ class LocalLauncher:
             )
         if is_running(leader.pid, leader.ticks):
             return SchedulerState(word="RUNNING", phase="running", reason="", source="process")
-        return state_from_directory(Path(handle.directory)) or SchedulerState(
-            word="FAILED", phase="failed", reason="its leader was killed before it could end the job", source="process"
+        said = state_from_directory(Path(handle.directory))
+        if said is not None:
+            return said
+        left = len(marked(_MARK, handle.directory))
+        still = f"; {left} of its processes still run: `hpcserve cancel {handle.name}` ends them" if left else ""
+        return SchedulerState(
+            word="FAILED",
+            phase="failed",
+            reason=f"its leader was killed before it could end the job{still}",
+            source="process",
         )
 
     def cancel(self, handle: JobHandle) -> None:
@@ -108,4 +118,4 @@ def _leader(handle: JobHandle) -> tuple[Process, str]:
 def _members(leader: Process, handle: JobHandle) -> frozenset[Process]:
     """Everything that belongs to the job: the leader's descendants, and whoever carries the job's mark."""
     below = family(leader.pid) if alive({leader}) else frozenset()
-    return below | marked("HPCSERVE_JOB", handle.directory)
+    return below | marked(_MARK, handle.directory)

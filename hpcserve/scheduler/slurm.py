@@ -14,6 +14,7 @@ from hpcserve.scheduler.slurm_text import (
     SQUEUE_FORMAT,
     explain_refusal,
     is_unknown_job,
+    job_row,
     parse_sacct,
     parse_squeue,
     parse_submitted,
@@ -56,7 +57,7 @@ class SlurmLauncher:
         """Ask squeue, for jobs it has forgotten sacct, where neither knows the job's own exit record."""
         job, cluster = _split(handle.id)
         queue = ask("squeue", "--noheader", "--states=all", f"--jobs={job}", f"--format={SQUEUE_FORMAT}", *cluster)
-        row = parse_squeue(queue.output).get(job) if queue.code == 0 else None
+        row = job_row(parse_squeue(queue.output), job) if queue.code == 0 else None
         if row is not None:
             start = f", expected to start {row.start}" if row.start and phase_of(row.state) == "pending" else ""
             return SchedulerState(
@@ -67,7 +68,7 @@ class SlurmLauncher:
                 source="squeue",
             )
         accounts = ask("sacct", "--parsable2", "--duplicates", f"--jobs={job}", f"--format={SACCT_FORMAT}", *cluster)
-        row = parse_sacct(accounts.output).get(job) if accounts.code == 0 else None
+        row = job_row(parse_sacct(accounts.output), job) if accounts.code == 0 else None
         if row is not None:
             return SchedulerState(
                 word=row.state,

@@ -1,8 +1,8 @@
 """What Slurm's commands print -> plain values. Every function takes text and touches nothing."""
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from hpcserve.site import HostListError, expand_hosts
 
@@ -11,6 +11,7 @@ __all__ = [
     "array_tasks",
     "explain_refusal",
     "is_unknown_job",
+    "job_row",
     "parse_sacct",
     "parse_squeue",
     "parse_submitted",
@@ -109,6 +110,27 @@ def _indexes(text: str) -> Iterator[int]:
         span, _, step = part.partition(":")
         first, _, last = span.partition("-")
         yield from range(int(first), int(last or first) + 1, int(step or 1))
+
+
+def job_row(rows: Mapping[str, JobRow], job: str) -> JobRow | None:
+    """The row of a job; None where there is none.
+
+    A heterogeneous job has a row for each component, `7+0`, `7+1`: as its script runs in the first, that one's state
+    and exit code are the job's. Nodes are those of all; all wait until the last of them can start.
+    """
+    if job in rows:
+        return rows[job]
+    numbered = {row.id.removeprefix(f"{job}+"): row for row in rows.values() if row.id.startswith(f"{job}+")}
+    parts = [numbered[number] for number in sorted(filter(str.isdigit, numbered), key=int)]
+    if not parts:
+        return None
+    return replace(
+        parts[0],
+        id=job,
+        reason=next((row.reason for row in parts if row.reason not in {"", "None"}), parts[0].reason),
+        nodes=tuple(node for row in parts for node in row.nodes),
+        start=max((row.start for row in parts if row.start is not None), default=None),
+    )
 
 
 def _nodes(expression: str) -> tuple[str, ...]:

@@ -38,6 +38,9 @@ def _serve(words: list[str]) -> int:
         return error.exit_code
     try:
         return uvloop.run(run(settings))
+    except HpcserveError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
     except OSError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from hpcserve.simengine.settings import Settings
-from hpcserve.simengine.tokens import VOCABULARY, encode, encode_chat
+from hpcserve.simengine.tokens import VOCABULARY, Tokens
 
 __all__ = ["Asked", "RefusedError", "read_body", "read_chat", "read_completion", "read_tokenize"]
 
@@ -81,10 +81,10 @@ def read_body(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
     return data
 
 
-def read_completion(data: Mapping[str, Any], settings: Settings) -> Asked:
+def read_completion(data: Mapping[str, Any], settings: Settings, tokens: Tokens) -> Asked:
     """A body of /v1/completions."""
     _check_model(data, settings)
-    prompts, texts = _prompts(data.get("prompt"))
+    prompts, texts = _prompts(data, tokens)
     wanted = _integer(data, "max_tokens")
     logprobs = _integer(data, "logprobs")
     echoes = tuple(texts) if data.get("echo") else ("",) * len(prompts)
@@ -99,10 +99,10 @@ def read_completion(data: Mapping[str, Any], settings: Settings) -> Asked:
     )
 
 
-def read_chat(data: Mapping[str, Any], settings: Settings) -> Asked:
+def read_chat(data: Mapping[str, Any], settings: Settings, tokens: Tokens) -> Asked:
     """A body of /v1/chat/completions."""
     _check_model(data, settings)
-    prompt = encode_chat(_messages(data))
+    prompt = tokens.of_chat(data, _messages(data))
     wanted = _integer(data, "max_completion_tokens")
     if wanted is None:
         wanted = _integer(data, "max_tokens")
@@ -110,12 +110,12 @@ def read_chat(data: Mapping[str, Any], settings: Settings) -> Asked:
     return _asked(data, settings, [prompt], chat=True, echoes=("",), wanted=wanted, logprobs=logprobs)
 
 
-def read_tokenize(data: Mapping[str, Any], settings: Settings) -> list[int]:
+def read_tokenize(data: Mapping[str, Any], settings: Settings, tokens: Tokens) -> list[int]:
     """A body of /tokenize -> token ids."""
     _check_model(data, settings)
     if "messages" in data:
-        return encode_chat(_messages(data))
-    return encode(_text(data, "prompt"))
+        return tokens.of_chat(data, _messages(data))
+    return tokens.of_text(_text(data, "prompt"), special=_special(data))
 
 
 def _asked(
@@ -178,19 +178,20 @@ def _check_model(data: Mapping[str, Any], settings: Settings) -> None:
     )
 
 
-def _prompts(prompt: Any) -> tuple[list[list[int]], list[str]]:
+def _prompts(data: Mapping[str, Any], tokens: Tokens) -> tuple[list[list[int]], list[str]]:
     """Token ids of each prompt, and its text where it was one."""
+    prompt, special = data.get("prompt"), _special(data)
     if prompt is None or prompt == "":
         raise _refused_value("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
     if isinstance(prompt, str):
-        return [_encoded(prompt)], [prompt]
+        return [_encoded(prompt, tokens, special=special)], [prompt]
     if prompt == []:
         raise RefusedError("You must pass at least one prompt")
     if isinstance(prompt, list):
         if all(type(item) is int and item >= 0 for item in prompt):
             return [_checked_ids(prompt)], [""]
         if all(isinstance(item, str) for item in prompt):
-            return [_encoded(item) for item in prompt], list(prompt)
+            return [_encoded(item, tokens, special=special) for item in prompt], list(prompt)
         if all(isinstance(item, list) and item and all(type(n) is int and n >= 0 for n in item) for item in prompt):
             return [_checked_ids(item) for item in prompt], [""] * len(prompt)
     raise _invalid(
@@ -198,14 +199,19 @@ def _prompts(prompt: Any) -> tuple[list[list[int]], list[str]]:
     )
 
 
-def _encoded(text: str) -> list[int]:
+def _special(data: Mapping[str, Any]) -> bool:
+    """Whether a text gets special tokens at its ends: unless the request says otherwise."""
+    return bool(data.get("add_special_tokens", True))
+
+
+def _encoded(text: str, tokens: Tokens, *, special: bool) -> list[int]:
     try:
         text.encode()
     except UnicodeEncodeError:
         raise RefusedError(
             "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]"
         ) from None
-    return encode(text)
+    return tokens.of_text(text, special=special)
 
 
 def _checked_ids(ids: list[int]) -> list[int]:

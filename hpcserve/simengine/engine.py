@@ -1,15 +1,17 @@
 """The simulated engine's loop: admission, prefix cache, pulls, prefill and decode in common steps, like vLLM's."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from uuid import uuid4
 
 from hpcserve.simengine.kv import CHUNK, extend, next_state, start_state, token_at
+from hpcserve.simengine.kv_events import KvEvents
 from hpcserve.simengine.leases import Leases
 from hpcserve.simengine.meters import Meters
-from hpcserve.simengine.pool import BlockPool, prefix_keys
+from hpcserve.simengine.pool import BlockPool, next_key, prefix_keys
 from hpcserve.simengine.pull import BadHandoffError, Puller
 from hpcserve.simengine.request import Finish, Generation, Put
 from hpcserve.simengine.settings import Settings
@@ -20,15 +22,25 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """One engine. `die` is called with a reason when a request broke it, as a malformed handoff breaks vLLM."""
+    """One engine."""
 
-    def __init__(self, settings: Settings, die: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: Settings, die: Callable[[str], None], *, tell: Callable[[bytes], None] | None = None
+    ) -> None:
+        """`die` is called with a reason when a request broke it, as a malformed handoff breaks vLLM.
+
+        `tell` is called with each batch of KV events; None: nobody wants to know.
+        """
         self.settings = settings
         self.id = str(uuid4())
         self.meters = Meters(settings)
         self.dead: str | None = None
         self._die = die
-        self._pool = BlockPool(settings.blocks, caching=settings.prefix_caching)
+        self._tell = tell
+        self._events = KvEvents(settings.block_size)
+        self._pool = BlockPool(
+            settings.blocks, caching=settings.prefix_caching, forgot=None if tell is None else self._events.removed
+        )
         self._waiting: deque[Generation] = deque()
         self._pulling: list[Generation] = []
         self._running: list[Generation] = []
@@ -72,6 +84,13 @@ class Engine:
         if not generation.finished:
             self._finish(generation, "abort")
 
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached prefixes; False while requests have blocks. Told with the next step's events, as vLLM."""
+        done = self._pool.clear()
+        if done and self._tell is not None:
+            self._events.cleared()
+        return done
+
     def handoff_params(self, generation: Generation) -> dict[str, object] | None:
         """kv_transfer_params of a finished request whose KV is kept; None for others (nixl/pull_scheduler.py)."""
         transfer = self.settings.transfer
@@ -108,7 +127,14 @@ class Engine:
             step_s = self._plan_step()
             await asyncio.sleep(step_s)
             self._finish_step(loop.time())
+            self._tell_events()
             self._gauge()
+
+    def _tell_events(self) -> None:
+        if self._tell is not None:
+            batch = self._events.take(time.time())
+            if batch is not None:
+                self._tell(batch)
 
     def _admit(self) -> None:
         while self._waiting and len(self._running) + len(self._pulling) < self.settings.max_num_seqs:
@@ -160,8 +186,7 @@ class Engine:
             generation.external_tokens = len(generation.prompt) - generation.computed
             generation.computed = len(generation.prompt)
             self.meters.external_hits.inc(generation.external_tokens)
-            for block, key in zip(generation.blocks, generation.keys, strict=False):
-                self._pool.remember(block, key)
+            self._remember(generation, cached, len(generation.prompt) // self.settings.block_size)
         self._pulling.remove(generation)
         self._running.append(generation)
         self._news.set()
@@ -187,15 +212,24 @@ class Engine:
         """Compute the KV of the next `count` tokens, from the KV before them."""
         size = self.settings.block_size
         tokens = generation.tokens
-        end = generation.computed + count
+        first, end = generation.computed // size, generation.computed + count
         while generation.computed < end:
             index = generation.computed // size
             block = generation.blocks[index]
             stop = min(end, (index + 1) * size)
             block.digests = extend(self._before(generation, index), tokens[index * size : stop])
             generation.computed = stop
-            if stop == (index + 1) * size and index < len(generation.keys):
-                self._pool.remember(block, generation.keys[index])
+        self._remember(generation, first, end // size)
+
+    def _remember(self, generation: Generation, first: int, end: int) -> None:
+        """Put the full blocks from number `first` to before `end` into the prefix cache, those of answers as well."""
+        size, keys = self.settings.block_size, generation.keys
+        for index in range(len(keys), end):
+            keys.append(next_key(keys, generation.tokens[index * size : (index + 1) * size], generation.salt))
+        for index in range(first, end):
+            self._pool.remember(generation.blocks[index], keys[index])
+        if self._tell is not None and self.settings.prefix_caching:
+            self._events.stored(generation.tokens, keys, first=first, count=end - first, salt=generation.salt)
 
     def _before(self, generation: Generation, index: int) -> bytes:
         """The last digest before a block."""

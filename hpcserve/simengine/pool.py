@@ -1,11 +1,11 @@
 """The pool of KV blocks: reference counts, prefix cache, reuse in the order of release, like vLLM's block pool."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-__all__ = ["Block", "BlockPool", "prefix_keys"]
+__all__ = ["Block", "BlockPool", "next_key", "prefix_keys"]
 
 
 @dataclass(slots=True)
@@ -22,22 +22,29 @@ class Block:
 def prefix_keys(tokens: Sequence[int], block_size: int, salt: str) -> list[bytes]:
     """Keys of the full blocks of a prompt: each stands for its tokens, all before them, and the cache salt."""
     keys: list[bytes] = []
-    before = salt.encode("utf-8", "surrogatepass")
     for start in range(0, len(tokens) - block_size + 1, block_size):
-        content = b"".join(token.to_bytes(4, "big") for token in tokens[start : start + block_size])
-        before = blake2b(before + content, digest_size=16).digest()
-        keys.append(before)
+        keys.append(next_key(keys, tokens[start : start + block_size], salt))
     return keys
+
+
+def next_key(keys: Sequence[bytes], tokens: Sequence[int], salt: str) -> bytes:
+    """The key of the full block of these tokens that follows the blocks of `keys`."""
+    before = keys[-1] if keys else salt.encode("utf-8", "surrogatepass")
+    content = b"".join(token.to_bytes(4, "big") for token in tokens)
+    return blake2b(before + content, digest_size=16).digest()
 
 
 class BlockPool:
     """`blocks` blocks, numbered from 1: 0 is nobody's, as in vLLM."""
 
-    def __init__(self, blocks: int, *, caching: bool) -> None:
+    def __init__(self, blocks: int, *, caching: bool, forgot: Callable[[bytes], None] | None = None) -> None:
+        """`forgot` is called with the key of each cached block that is taken for something else."""
         self._blocks = [Block(number) for number in range(blocks + 1)]
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, blocks + 1))
-        self._cached: dict[bytes, int] = {}
+        self._cached: dict[bytes, dict[int, None]] = {}
+        """By key, the blocks that hold it, first come first: two that compute the same at once leave two."""
         self._caching = caching
+        self._forgot = forgot
 
     @property
     def size(self) -> int:
@@ -53,9 +60,10 @@ class BlockPool:
         """The cached blocks of the longest known prefix, taken into use."""
         found: list[Block] = []
         for key in keys if self._caching else ():
-            number = self._cached.get(key)
-            if number is None:
+            numbers = self._cached.get(key)
+            if numbers is None:
                 break
+            number = next(iter(numbers))
             block = self._blocks[number]
             if block.users == 0:
                 del self._free[number]
@@ -73,9 +81,7 @@ class BlockPool:
             block = self._blocks[number]
             block.users = 1
             if block.key is not None:
-                if self._cached.get(block.key) == number:
-                    del self._cached[block.key]
-                block.key = None
+                self._forget(block, block.key)
             taken.append(block)
         return taken
 
@@ -83,7 +89,25 @@ class BlockPool:
         """Put a full block into the prefix cache; the first block of a key stays the one that is found."""
         if self._caching and block.key is None:
             block.key = key
-            self._cached.setdefault(key, block.number)
+            self._cached.setdefault(key, {})[block.number] = None
+
+    def _forget(self, block: Block, key: bytes) -> None:
+        block.key = None
+        numbers = self._cached[key]
+        del numbers[block.number]
+        if not numbers:
+            del self._cached[key]
+        if self._forgot is not None:
+            self._forgot(key)
+
+    def clear(self) -> bool:
+        """Empty the prefix cache; False, and nothing is changed, while blocks are in use."""
+        if self.free < self.size:
+            return False
+        for block in self._blocks:
+            block.key = None
+        self._cached.clear()
+        return True
 
     def release(self, blocks: Iterable[Block]) -> None:
         """Give blocks back: the last first, so that a prefix outlives what follows it."""

@@ -43,7 +43,7 @@ class Generation:
     arrived_s: float
     blocks: list[Block] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
-    """Prefix-cache keys of the prompt's full blocks."""
+    """Prefix-cache keys of the prompt's full blocks, and of the answer's as they fill."""
     cached_tokens: int = 0
     """Prompt tokens whose KV the prefix cache had."""
     external_tokens: int = 0

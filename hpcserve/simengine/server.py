@@ -8,13 +8,16 @@ import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from importlib import metadata
+from pathlib import Path
 from uuid import uuid4
 
 from hpcserve.simengine.bodies import RefusedError, read_body, read_chat, read_completion, read_tokenize
 from hpcserve.simengine.engine import Engine
 from hpcserve.simengine.generate import answer
 from hpcserve.simengine.http import Reply, Request, answer_json, serve
+from hpcserve.simengine.publisher import Publisher
 from hpcserve.simengine.settings import Settings
+from hpcserve.simengine.tokens import MadeUpTokens, Tokens
 
 __all__ = ["run", "version"]
 
@@ -31,8 +34,9 @@ def version() -> str:
 
 
 class _Api:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, tokens: Tokens) -> None:
         self._engine = engine
+        self._tokens = tokens
         self._settings = engine.settings
         self._key = _digest(self._settings.api_key) if self._settings.api_key else None
         self._started = int(time.time())
@@ -49,6 +53,8 @@ class _Api:
             "/v1/chat/completions": ("POST", self._chat),
             "/tokenize": ("POST", self._tokenize),
         }
+        if self._settings.dev_mode:
+            self._routes["/reset_prefix_cache"] = ("POST", self._reset_prefix_cache)
 
     async def handle(self, request: Request, reply: Reply) -> None:
         """Answer one request."""
@@ -111,7 +117,7 @@ class _Api:
         answer_json(reply, HTTPStatus.OK, {"object": "list", "data": [model]})
 
     async def _completions(self, request: Request, reply: Reply) -> None:
-        asked = read_completion(read_body(request.body, request.headers), self._settings)
+        asked = read_completion(read_body(request.body, request.headers), self._settings, self._tokens)
         self._open += 1
         try:
             await answer(self._engine, asked, request.headers, reply, self._fingerprint)
@@ -119,15 +125,18 @@ class _Api:
             self._open -= 1
 
     async def _chat(self, request: Request, reply: Reply) -> None:
-        asked = read_chat(read_body(request.body, request.headers), self._settings)
+        asked = read_chat(read_body(request.body, request.headers), self._settings, self._tokens)
         self._open += 1
         try:
             await answer(self._engine, asked, request.headers, reply, self._fingerprint)
         finally:
             self._open -= 1
 
+    async def _reset_prefix_cache(self, _request: Request, reply: Reply) -> None:
+        answer_json(reply, HTTPStatus.OK, {"success": self._engine.reset_prefix_cache()})
+
     async def _tokenize(self, request: Request, reply: Reply) -> None:
-        tokens = read_tokenize(read_body(request.body, request.headers), self._settings)
+        tokens = read_tokenize(read_body(request.body, request.headers), self._settings, self._tokens)
         limit = self._settings.max_model_len
         answer_json(
             reply,
@@ -137,7 +146,10 @@ class _Api:
 
 
 async def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT (0) or until a request broke the engine (1); raises OSError for a taken address."""
+    """Serve until SIGTERM or SIGINT (0) or until a request broke the engine (1).
+
+    Raises OSError for a taken address, HpcserveError where a package or a file is missing that was asked for.
+    """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
 
@@ -151,22 +163,36 @@ async def run(settings: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, 0)
-    engine = Engine(settings, die)
-    await engine.start()
-    server = await serve(_Api(engine).handle, settings.host, settings.port)
-    port = server.sockets[0].getsockname()[1]
-    _log(f"simulated engine {version()} serves {settings.served_name} on http://{settings.host}:{port}")
-    if settings.ignored:
-        _log(f"arguments without meaning for a simulated engine: {' '.join(settings.ignored)}")
-    steps = asyncio.ensure_future(engine.run())
-    steps.add_done_callback(lambda _: end(1))
-    code = await ended
-    server.close()
-    engine.close()
-    if steps.done():
-        steps.result()
-    steps.cancel()
-    return code
+    tokens = _tokens_of(settings)
+    publisher = None if settings.events is None else Publisher(settings.events)
+    try:
+        engine = Engine(settings, die, tell=None if publisher is None else publisher.publish)
+        await engine.start()
+        server = await serve(_Api(engine, tokens).handle, settings.host, settings.port)
+        port = server.sockets[0].getsockname()[1]
+        _log(f"simulated engine {version()} serves {settings.served_name} on http://{settings.host}:{port}")
+        if settings.ignored:
+            _log(f"arguments without meaning for a simulated engine: {' '.join(settings.ignored)}")
+        steps = asyncio.ensure_future(engine.run())
+        steps.add_done_callback(lambda _: end(1))
+        code = await ended
+        server.close()
+        engine.close()
+        if steps.done():
+            steps.result()
+        steps.cancel()
+        return code
+    finally:
+        if publisher is not None:
+            publisher.close()
+
+
+def _tokens_of(settings: Settings) -> Tokens:
+    if not settings.model_tokenizer:
+        return MadeUpTokens()
+    from hpcserve.simengine.model_tokens import load_model_tokens  # noqa: PLC0415 - Jinja2 and more, seldom wanted
+
+    return load_model_tokens(Path(settings.model))
 
 
 def _digest(key: str) -> bytes:

@@ -33,6 +33,20 @@ class Transfer(Noun):
     port: Annotated[int, Field(ge=0, le=65535)] = 5600
 
 
+class Events(Noun):
+    """--kv-events-config, with vLLM's names and defaults (config/kv_events.py)."""
+
+    enable_kv_cache_events: bool = False
+    publisher: Literal["zmq", "null"] = "zmq"
+    endpoint: str = "tcp://*:5557"
+    replay_endpoint: str | None = None
+    buffer_steps: PositiveInt = 10_000
+    hwm: Annotated[int, Field(ge=0)] = 100_000
+    max_queue_size: PositiveInt = 100_000
+    """Has no meaning here: batches are sent as they are made."""
+    topic: str = ""
+
+
 class Settings(Noun):
     """Everything that one simulated engine is started with."""
 
@@ -50,7 +64,14 @@ class Settings(Noun):
     kv_bytes_per_token: PositiveInt
     prefix_caching: bool
     tensor_parallel: PositiveInt
+    pipeline_parallel: PositiveInt
     transfer: Transfer | None
+    events: Events | None = None
+    """None: no KV events are published."""
+    dev_mode: bool = False
+    """VLLM_SERVER_DEV_MODE: `/reset_prefix_cache` is there."""
+    model_tokenizer: bool = False
+    """Whether texts are tokenized as the model's own files say, and not by the rule of `tokens`."""
     prefill_ms_per_token: NotNegative
     decode_ms_per_token: NotNegative
     """One step of all running requests together."""
@@ -99,7 +120,11 @@ def read_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Settin
             kv_bytes_per_token=given.sim_kv_bytes_per_token or _kv_bytes(shape, given.model),
             prefix_caching=given.enable_prefix_caching,
             tensor_parallel=given.tensor_parallel_size,
+            pipeline_parallel=given.pipeline_parallel_size,
             transfer=_transfer(given.kv_transfer_config, environment),
+            events=_events(given.kv_events_config),
+            dev_mode=environment.get("VLLM_SERVER_DEV_MODE") == "1",
+            model_tokenizer=given.sim_model_tokenizer,
             prefill_ms_per_token=given.sim_prefill_ms_per_token,
             decode_ms_per_token=given.sim_decode_ms_per_token,
             gb_per_s=_object(given.sim_gb_per_s, "--sim-gb-per-s"),
@@ -113,6 +138,10 @@ def read_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Settin
         found = f"a KV cache of {settings.blocks * settings.block_size} tokens"
         wanted = f"room for --max-model-len {settings.max_model_len} was wanted"
         raise _mistake(found, wanted, "lower it or raise --kv-cache-memory-bytes")
+    if settings.pipeline_parallel > 1 and settings.transfer is not None and settings.transfer.role == "kv_consumer":
+        # So does vLLM (kv_connector/v1/nixl/base_worker.py).
+        found = f"--pipeline-parallel-size {settings.pipeline_parallel} of a kv_consumer"
+        raise _mistake(found, "1 was wanted: NixlConnector takes no KV with several stages")
     return settings
 
 
@@ -129,7 +158,10 @@ def _parser() -> _Parser:
     parser.add_argument("--kv-cache-memory-bytes", type=int, default=_DEFAULT_KV_BYTES)
     parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--tensor-parallel-size", type=int, default=1)
+    parser.add_argument("--pipeline-parallel-size", type=int, default=1)
     parser.add_argument("--kv-transfer-config", default="")
+    parser.add_argument("--kv-events-config", default="")
+    parser.add_argument("--sim-model-tokenizer", action="store_true")
     parser.add_argument("--sim-kv-bytes-per-token", type=int)
     parser.add_argument("--sim-prefill-ms-per-token", type=float, default=0.0)
     parser.add_argument("--sim-decode-ms-per-token", type=float, default=0.0)
@@ -179,6 +211,11 @@ def _transfer(text: str, environment: Mapping[str, str]) -> Transfer | None:
             "port": int(port),
         }
     )
+
+
+def _events(text: str) -> Events | None:
+    events = Events.model_validate(_object(text, "--kv-events-config"))
+    return events if events.enable_kv_cache_events and events.publisher == "zmq" else None
 
 
 def _shape(model: Path) -> ModelShape | None:

@@ -1,10 +1,11 @@
 """Text and token ids of the simulated model: no vocabulary file, the same ids for the same text in every process."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from typing import Any, Protocol
 
-__all__ = ["EOS", "VOCABULARY", "encode", "encode_chat", "text_of"]
+__all__ = ["EOS", "VOCABULARY", "MadeUpTokens", "Tokens", "encode", "encode_chat", "text_of"]
 
 VOCABULARY = 49152
 """As many ids as SmolLM2 has, so that prompts of ids made for the one fit the other."""
@@ -14,6 +15,30 @@ EOS = 2
 # A word that the model itself wrote is one token again; other text is cut into pieces of about a token's usual length.
 _PIECE = re.compile(r" t[0-9a-f]{4}(?![0-9a-f])|\s?[^\s]{1,4}|\s")
 _OWN_WORD = re.compile(r" t([0-9a-f]{4})")
+
+
+class Tokens(Protocol):
+    """How prompts become token ids."""
+
+    def of_text(self, text: str, *, special: bool) -> list[int]:
+        """Of a text; `special`: with special tokens at its ends, where there are such."""
+        ...
+
+    def of_chat(self, data: Mapping[str, Any], messages: Sequence[tuple[str, str]]) -> list[int]:
+        """Of a chat's body, and of its messages as (role, content)."""
+        ...
+
+
+class MadeUpTokens:
+    """By the rule below."""
+
+    def of_text(self, text: str, *, special: bool) -> list[int]:  # noqa: ARG002 - it has no such tokens
+        """See `Tokens`."""
+        return encode(text)
+
+    def of_chat(self, data: Mapping[str, Any], messages: Sequence[tuple[str, str]]) -> list[int]:  # noqa: ARG002 - the messages are all that counts
+        """See `Tokens`."""
+        return encode_chat(messages)
 
 
 def text_of(token: int) -> str:

@@ -1,10 +1,12 @@
 """Mistakes in service and sweep YAML that their schemas cannot see."""
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
-from hpcserve.nouns import Site
-from hpcserve.site.reading import items_of, nearest, number_at, repeated, text_at
+from hpcserve.nouns import Partition, Site
+from hpcserve.site.hostlist import expand_hosts, fold_hosts
+from hpcserve.site.reading import Path, items_of, nearest, number_at, repeated, text_at
 from hpcserve.units import duration_s
 from hpcserve.wire import Complaint
 
@@ -20,7 +22,7 @@ def check_service(raw: Mapping[str, Any], site: Site | None) -> Iterator[Complai
     yield from _check_workload(raw)
     yield from _check_time(raw)
     if site is not None:
-        yield from _check_partition(raw, site)
+        yield from _check_partitions(raw, site)
         yield from _check_runtime(raw, site)
 
 
@@ -52,31 +54,49 @@ def _check_workload(raw: Mapping[str, Any]) -> Iterator[Complaint]:
         )
 
 
-def _check_partition(raw: Mapping[str, Any], site: Site) -> Iterator[Complaint]:
+def _check_partitions(raw: Mapping[str, Any], site: Site) -> Iterator[Complaint]:
+    """Of the service's partition and the pools' own: what the site lacks, and what those in use do not allow."""
     if "partition" not in raw:
         return
-    name = text_at(raw, "partition")
-    if name is None:
-        if raw["partition"] is None and site.slurm is not None:
-            yield Complaint(
-                path=("partition",),
-                found="no partition",
-                wanted=f"one of site `{site.name}` was wanted",
-                remedy=nearest("", site.partitions, none="describe one in the site"),
-            )
-        return
-    partition = site.partitions.get(name)
-    if partition is None:
+    if raw["partition"] is None and site.slurm is not None:
         yield Complaint(
             path=("partition",),
-            found=f"unknown partition `{name}`",
+            found="no partition",
             wanted=f"one of site `{site.name}` was wanted",
-            remedy=nearest(name, site.partitions, none="the site has none: write `partition: null`"),
+            remedy=nearest("", site.partitions, none="describe one in the site"),
         )
-        return
+    used: dict[str, Path] = {}
+    for path, name, is_used in _named_partitions(raw):
+        if name not in site.partitions:
+            yield Complaint(
+                path=path,
+                found=f"unknown partition `{name}`",
+                wanted=f"one of site `{site.name}` was wanted",
+                remedy=nearest(name, site.partitions, none="the site has none: write `partition: null`"),
+            )
+        elif is_used:
+            used.setdefault(name, path)
+    for name, path in used.items():
+        yield from _check_limits(raw, name, path, site.partitions[name])
+    yield from _check_together(used, site)
+
+
+def _named_partitions(raw: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
+    """Each partition where it is named, and whether workers are placed there."""
+    pools = items_of(raw, "pools")
+    name = text_at(raw, "partition")
+    if name is not None:
+        yield ("partition",), name, not pools or any(text_at(pool, "partition") is None for _, pool in pools)
+    for index, pool in pools:
+        name = text_at(pool, "partition")
+        if name is not None:
+            yield ("pools", index, "partition"), name, True
+
+
+def _check_limits(raw: Mapping[str, Any], name: str, path: Path, partition: Partition) -> Iterator[Complaint]:
     if partition.account_required and raw.get("account") is None:
         yield Complaint(
-            path=("account",) if "account" in raw else ("partition",),
+            path=("account",) if "account" in raw else path,
             found="no account",
             wanted=f"partition `{name}` takes no job without one",
             remedy="add `account:`",
@@ -90,6 +110,28 @@ def _check_partition(raw: Mapping[str, Any], site: Site) -> Iterator[Complaint]:
             wanted=f"at most {partition.max_time} was wanted, the limit of partition `{name}`",
             remedy="ask for less, or for another partition",
         )
+
+
+def _check_together(used: Mapping[str, Path], site: Site) -> Iterator[Complaint]:
+    """What keeps several partitions from being components of one job."""
+    first, *others = used or ("",)
+    if others and site.slurm is not None and site.slurm.hetjobs is False:
+        yield Complaint(
+            path=used[others[0]],
+            found=f"partition `{others[0]}` beside `{first}`",
+            wanted=f"one partition was wanted: site `{site.name}` takes no heterogeneous jobs (`slurm.hetjobs`)",
+            remedy="place all pools in one partition",
+        )
+    hosts = {name: frozenset(expand_hosts(site.partitions[name].hosts)) for name in used} if others else {}
+    for one, other in combinations(hosts, 2):
+        shared = hosts[one] & hosts[other]
+        if shared:
+            yield Complaint(
+                path=used[other],
+                found=f"partition `{other}`, which shares {fold_hosts(sorted(shared))} with `{one}`",
+                wanted="partitions without nodes in common were wanted: Slurm may give both the same node",
+                remedy="place these pools in one partition, or in others",
+            )
 
 
 def _check_runtime(raw: Mapping[str, Any], site: Site) -> Iterator[Complaint]:

@@ -1,25 +1,23 @@
-"""Mistakes in a site's switches: a forest whose leaves hold every node exactly once."""
+"""Mistakes in a site's switches: a forest whose leaves hold every node once, or once for each rail."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hpcserve.site.hostlist import fold_hosts
-from hpcserve.site.reading import at, first_of, hosts_at, items_of, nearest, text_at
+from hpcserve.site.check_rails import check_rails
+from hpcserve.site.reading import at, first_of, hosts_at, items_of, nearest, number_at, text_at
 from hpcserve.wire import Complaint
 
 __all__ = ["check_switches"]
 
-_LINE = 80
 
-
-def check_switches(raw: Mapping[str, Any], hosts: tuple[str, ...]) -> list[Complaint]:
+def check_switches(raw: Mapping[str, Any], type_of: Mapping[str, str]) -> list[Complaint]:
     """Every mistake of `switches`; several roots are allowed: there is then no path between their nodes."""
     complaints: list[Complaint] = []
     if not items_of(raw, "switches"):
         return complaints
     indexes = _names(raw, complaints)
-    leaves = _Membership("hosts", "node", frozenset(hosts))
+    leaves: dict[int | None, _Membership] = {}
     uppers = _Membership("switches", "switch", indexes)
     for index, switch in items_of(raw, "switches"):
         if not isinstance(switch, dict):
@@ -37,28 +35,14 @@ def check_switches(raw: Mapping[str, Any], hosts: tuple[str, ...]) -> list[Compl
                     remedy="a leaf switch has `hosts`, one above leaves has `switches`",
                 )
             )
-        leaves.enter(raw, index, name, complaints)
+        rail = number_at(switch, "rail")
+        leaves.setdefault(rail, _Membership("hosts", "node", type_of)).enter(raw, index, name, complaints)
         uppers.enter(raw, index, name, complaints)
     complaints += _loops(uppers.owner_of, indexes)
     complaints += _uplinks(raw, uppers.owner_of)
-    without = [host for host in hosts if host not in leaves.owner_of]
-    if without:
-        complaints.append(
-            Complaint(
-                path=("switches",),
-                found=f"{_listed(without)} in no leaf switch",
-                wanted="every node in one leaf switch was wanted",
-                remedy="add it to the `hosts` of its switch",
-                at_key=True,
-            )
-        )
+    complaints += _kinds(raw)
+    complaints += check_rails(raw, type_of, {rail: one.owner_of for rail, one in leaves.items()})
     return complaints
-
-
-def _listed(hosts: list[str]) -> str:
-    """Nodes as a host list, or the first of them where that is longer than a line."""
-    folded = fold_hosts(hosts)
-    return folded if len(folded) <= _LINE else f"node {first_of(hosts)}"
 
 
 def _names(raw: Mapping[str, Any], complaints: list[Complaint]) -> dict[str, int]:
@@ -145,19 +129,30 @@ def _loops(parent_of: Mapping[str, str], indexes: Mapping[str, int]) -> Iterator
 
 
 def _uplinks(raw: Mapping[str, Any], parent_of: Mapping[str, str]) -> Iterator[Complaint]:
+    """A switch under another has an uplink, except in a mesh, whose members have direct links instead."""
+    meshes = {text_at(switch, "name") for _, switch in items_of(raw, "switches") if at(switch, "mesh") is not None}
     for index, switch in items_of(raw, "switches"):
         name = text_at(switch, "name")
         if name is None:
             continue
         has_uplink = at(switch, "uplink") is not None
-        if name in parent_of and not has_uplink:
+        above = parent_of.get(name)
+        if above is not None and above not in meshes and not has_uplink:
             yield Complaint(
                 path=("switches", index),
-                found=f"switch `{name}` is under `{parent_of[name]}` and has no `uplink`",
+                found=f"switch `{name}` is under `{above}` and has no `uplink`",
                 wanted="the one-way rate of its links to it was wanted",
                 remedy="add `uplink:`",
             )
-        if name not in parent_of and has_uplink:
+        if above in meshes and has_uplink:
+            yield Complaint(
+                path=("switches", index, "uplink"),
+                found=f"switch `{name}` has an uplink, and `{above}` above it is a mesh",
+                wanted="no uplink was wanted: the `mesh` of the one above is the rate of its direct links",
+                remedy="remove one of the two",
+                at_key=True,
+            )
+        if above is None and has_uplink:
             yield Complaint(
                 path=("switches", index, "uplink"),
                 found=f"switch `{name}` has an uplink and is under no switch",
@@ -165,3 +160,21 @@ def _uplinks(raw: Mapping[str, Any], parent_of: Mapping[str, str]) -> Iterator[C
                 remedy=f"add `{name}` to the `switches` of the one above, or remove `uplink`",
                 at_key=True,
             )
+
+
+def _kinds(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    """Only a leaf has a rail, and only what has switches below it is a mesh."""
+    for index, switch in items_of(raw, "switches"):
+        name = text_at(switch, "name") or f"number {index + 1}"
+        for key, needs, wanted in (
+            ("rail", "hosts", "a rail belongs to a leaf"),
+            ("mesh", "switches", "a mesh has switches"),
+        ):
+            if at(switch, key) is not None and at(switch, needs) is None:
+                yield Complaint(
+                    path=("switches", index, key),
+                    found=f"switch `{name}` has `{key}` and no `{needs}`",
+                    wanted=wanted,
+                    remedy=f"remove `{key}`",
+                    at_key=True,
+                )

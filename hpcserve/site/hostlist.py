@@ -6,7 +6,7 @@ from itertools import product
 
 from hpcserve.errors import HpcserveError
 
-__all__ = ["MOST_HOSTS", "HostListError", "expand_hosts", "fold_hosts"]
+__all__ = ["MOST_HOSTS", "HostListError", "expand_hosts", "fold_hosts", "split_hosts"]
 
 MOST_HOSTS = 65536
 """Names that one expression may stand for: more than any cluster has nodes, little enough to hold in memory."""
@@ -31,7 +31,7 @@ def expand_hosts(expression: str) -> tuple[str, ...]:
     fastest, then the first. Raises HostListError for what is not a host list and for more than 65536 names.
     """
     names: list[str] = []
-    for part in _split(expression):
+    for part in split_hosts(expression):
         for name in _expand_part(part, expression):
             names.append(name)
             if len(names) > MOST_HOSTS:
@@ -90,8 +90,8 @@ def _shown(text: str) -> str:
     return text if len(text) <= _LINE else text[: _LINE - 3] + "..."
 
 
-def _split(expression: str) -> Iterator[str]:
-    """Parts between the commas that are outside brackets."""
+def split_hosts(expression: str) -> Iterator[str]:
+    """Parts between the commas that are outside brackets; raises HostListError where these do not match."""
     depth, start = 0, 0
     for index, character in enumerate(expression):
         if character == "[":

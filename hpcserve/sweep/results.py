@@ -3,16 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
 from hpcserve.bench import BusyLimits
 from hpcserve.discovery import read_dir_record, read_records, write_record
-from hpcserve.errors import HpcserveError
+from hpcserve.errors import HpcserveError, refused
 from hpcserve.nouns import JobHandle, ModelShape, Noun, Plan, Run, Service, Site, Sweep, SweepPlacement
+from hpcserve.wire import UnreadableRecordError
 
 __all__ = ["Order", "PlacementOrder", "Results"]
+
+N = TypeVar("N", bound=Noun)
 
 
 class PlacementOrder(Noun):
@@ -67,9 +70,17 @@ class Results:
             for folder in (self.folder, self.folder / "runs", self.jobs, self.submitit):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise HpcserveError(
-                f"{error.filename or self.folder} cannot be made: {error.strerror}", remedy="choose another --results"
+            raise refused(
+                error, f"{error.filename or self.folder} cannot be made", remedy="choose another --results"
             ) from None
+
+    def forget_endings(self) -> None:
+        """Remove what ended jobs left for submitit.
+
+        A cluster that is made anew counts its jobs from 1 again: the next of the same id would have ended at once.
+        """
+        for result in self.submitit.glob("*_result.pkl"):
+            result.unlink(missing_ok=True)
 
     def write_order(self, order: Order) -> None:
         """Put down what the job shall do."""
@@ -77,7 +88,7 @@ class Results:
 
     def read_order(self) -> Order:
         """What the job shall do; raises HpcserveError where nothing was ordered."""
-        order = read_dir_record(self.folder, "order.json", Order)
+        order = self._record("order.json", Order)
         if order is None:
             raise HpcserveError(f"{self.folder} holds no order.json", remedy="start it with `hpcserve sweep`")
         return order
@@ -87,8 +98,17 @@ class Results:
         write_record(self.job_file, handle)
 
     def read_job(self) -> JobHandle | None:
-        """The job that was submitted last, None where there was none."""
-        return read_dir_record(self.folder, self.job_file.name, JobHandle)
+        """The job that was submitted last, None where there was none; raises HpcserveError for what is no record."""
+        return self._record(self.job_file.name, JobHandle)
+
+    def _record(self, name: str, kind: type[N]) -> N | None:
+        try:
+            return read_dir_record(self.folder, name, kind)
+        except UnreadableRecordError as error:
+            raise HpcserveError(
+                f"{self.folder / name}: {error}",
+                remedy="choose another --results, or remove that file once no job of this sweep runs any more",
+            ) from None
 
     def write_run(self, run: Run) -> None:
         """Keep a run the moment it ends, whole or not at all."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from hpcserve.bench import BusyLimits
 from hpcserve.deploy import Planned, plan_service, read_text
-from hpcserve.discovery import log_tail
+from hpcserve.discovery import log_tail, typed_path
 from hpcserve.errors import HpcserveError, SchedulerError, ServiceError
 from hpcserve.nouns import JobHandle, Noun, Run, Sweep
 from hpcserve.render import directive_lines
@@ -70,7 +70,7 @@ def run_sweep(
     sweep = load_sweep(read_text(sweep_file), source=str(sweep_file))
     planned = plan_service(sweep_file.parent / sweep.service, site=site)
     planned.model.require_whole()
-    store = Results(folder=results.expanduser().absolute())
+    store = Results(folder=typed_path(results).absolute())
     if not _missing(sweep, planned, store, retry_invalid=retry_invalid):
         show("everything is measured already")
         return _outcome(sweep, planned, store)
@@ -111,6 +111,7 @@ def _measure(order: Order, executor: ExecutorName, store: Results, show: Show) -
     directives = _directives(order, store) if executor == "slurm" else ()
     chosen = executor_for(executor, folder=store.submitit, directives=directives)
     store.make()
+    store.forget_endings()
     store.write_order(order)
     if executor == "debug":
         watch = _Watch(store, show=show)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hpcserve.deploy import Planned
+from hpcserve.deploy import Planned, check_startable
 from hpcserve.errors import PlacementError
 from hpcserve.nouns import Ask, Mode, Plan, Service, Site, Sweep, SweepPlacement
 from hpcserve.placement import place
@@ -22,7 +22,15 @@ def share(sweep: Sweep, planned: Planned) -> tuple[PlacementOrder, ...]:
 
     The placement with the most nodes comes first; each other one goes onto nodes that are taken already, else onto
     those and one node more, then two, leaf by leaf; else wherever it fits. One that the site cannot realise says so.
+    Raises PlacementError for a service over several partitions.
     """
+    used = planned.service.partitions
+    if len(used) > 1:
+        raise PlacementError(
+            f"service {planned.service.name} uses partitions {' and '.join(map(str, used))}, and a sweep has one "
+            "allocation, in one partition: submitit cannot ask for a job of several components",
+            remedy="sweep a service of one partition",
+        )
     free = {placement.name: _free(planned, placement) for placement in sweep.placements}
     taken: tuple[str, ...] = ()
     chosen: dict[str, PlacementOrder] = {}
@@ -52,8 +60,13 @@ def _exactly(plan: Plan) -> Plan:
 
 
 def _ask(plan: Plan, nodes: tuple[str, ...], gpus_per_node: int) -> Ask:
-    nodelist = nodes if plan.ask.partition is not None else None
-    return Ask(partition=plan.ask.partition, nodes=len(nodes), gpus_per_node=gpus_per_node, nodelist=nodelist)
+    return Ask(
+        partition=plan.ask.partition,
+        nodes=len(nodes),
+        gpus_per_node=gpus_per_node,
+        nodelist=nodes if plan.ask.partition is not None else None,
+        exclude=tuple(node for node in plan.ask.exclude if node not in nodes),
+    )
 
 
 def _free(planned: Planned, placement: SweepPlacement) -> Plan | str:
@@ -70,7 +83,7 @@ def _nodes(plan: Plan | str) -> int:
 
 def _squeezed(planned: Planned, placement: SweepPlacement, taken: tuple[str, ...], free: Plan) -> Plan:
     """A plan on the taken nodes and as few more as possible; `free` where no such is found."""
-    partition = planned.service.partition
+    (partition,) = planned.service.partitions
     if partition is None:
         return free
     for nodes in (taken, *_grown(planned, taken, partition, most=len(free.nodes))):
@@ -97,4 +110,6 @@ def _grown(planned: Planned, taken: tuple[str, ...], partition: str, *, most: in
 
 def _place(planned: Planned, placement: SweepPlacement, site: Site) -> Plan:
     service = service_of(planned.service, placement)
-    return place(fabric=planned.fabric, site=site, shape=planned.shape, service=service)
+    plan = place(fabric=planned.fabric, site=site, shape=planned.shape, service=service)
+    check_startable(service, plan)
+    return plan

@@ -38,7 +38,7 @@ def handle_of(job: "submitit.Job[Any]", store: Results, *, local: bool) -> JobHa
 def living_job(store: Results) -> JobHandle | None:
     """The job of an earlier start that still waits or measures, None where there is none.
 
-    Raises SchedulerError for a local job of another host, which cannot be looked at from here; UnreadableRecordError
+    Raises SchedulerError for a local job of another host, which cannot be looked at from here; HpcserveError
     for a record that cannot be read. A job that Slurm does not know any more has ended.
     """
     handle = store.read_job()

@@ -3,7 +3,7 @@
 In: text and the name of its source. Out: nouns, or every mistake at once as `file:line:column`. Touches: nothing.
 """
 
-from hpcserve.wire.decode import Complaint, decode_yaml
+from hpcserve.wire.decode import Complaint, decode_yaml, plain_yaml
 from hpcserve.wire.records import UnreadableRecordError, decode_record, encode_record, encode_yaml
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "decode_yaml",
     "encode_record",
     "encode_yaml",
+    "plain_yaml",
 ]

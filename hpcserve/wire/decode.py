@@ -11,9 +11,10 @@ from pydantic_core import ErrorDetails
 
 from hpcserve.errors import InputError, Mistake
 from hpcserve.nouns import FORMS, Noun
+from hpcserve.wire.schema_names import instead_of
 from hpcserve.wire.yamltree import Located, Path, load
 
-__all__ = ["Complaint", "decode_yaml"]
+__all__ = ["Complaint", "decode_yaml", "plain_yaml"]
 
 N = TypeVar("N", bound=Noun)
 
@@ -49,6 +50,11 @@ def decode_yaml(kind: type[N], text: str, *, source: str, check: Check | None = 
             )
         )
         raise InputError(_mistakes(source, complaints))
+    instead = instead_of(kind, located.data.get("schema"))
+    if instead is not None:
+        # Whatever else differs follows from that.
+        found = f"`schema` is {_shown(located.data['schema'])}"
+        raise InputError(_mistakes(source, [*complaints, (located.value_place(("schema",)), found, *instead)]))
     noun: N | None = None
     try:
         noun = kind.model_validate_json(json.dumps(located.data))
@@ -63,6 +69,14 @@ def decode_yaml(kind: type[N], text: str, *, source: str, check: Check | None = 
     if complaints or noun is None:
         raise InputError(_mistakes(source, complaints))
     return noun
+
+
+def plain_yaml(text: str, *, source: str) -> Any:
+    """What a YAML text says as plain data, whatever its keys; raises InputError for what is not plain YAML."""
+    located = load(text, source=source)
+    if located.mistakes:
+        raise InputError(_mistakes(source, located.mistakes))
+    return located.data
 
 
 def _follows(details: ErrorDetails) -> bool:
@@ -114,6 +128,8 @@ _LIMITS = {
     "too_short": "a list of at least {min_length} was wanted",
     "string_too_short": "text of at least {min_length} character was wanted",
     "string_too_long": "text of at most {max_length} characters was wanted",
+    "union_tag_invalid": "{discriminator} as one of {expected_tags} was wanted, it is '{tag}'",
+    "union_tag_not_found": "the key {discriminator} was wanted in it",
 }
 """What is wanted where a limit of pydantic's is broken; its context has the limit."""
 

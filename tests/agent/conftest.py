@@ -10,8 +10,8 @@ from tests.agent.harness import LocalJob
 def make_job(tmp_path: Path) -> Iterator[Callable[..., LocalJob]]:
     made: list[LocalJob] = []
 
-    def make(*, name: str = "tiny", args: tuple[str, ...] = ()) -> LocalJob:
-        made.append(LocalJob.make(tmp_path, name=name, args=args))
+    def make(*, name: str = "tiny", args: tuple[str, ...] = (), measured: Path | None = None) -> LocalJob:
+        made.append(LocalJob.make(tmp_path, name=name, args=args, measured=measured))
         return made[-1]
 
     yield make

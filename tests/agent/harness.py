@@ -76,13 +76,16 @@ class LocalJob:
     agents: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     @classmethod
-    def make(cls, folder: Path, *, name: str = "tiny", args: tuple[str, ...] = ()) -> "LocalJob":
+    def make(
+        cls, folder: Path, *, name: str = "tiny", args: tuple[str, ...] = (), measured: Path | None = None
+    ) -> "LocalJob":
         model = folder / "model"
         model.mkdir(exist_ok=True)
         (model / "config.json").write_text(json.dumps(CONFIG))
         service = folder / f"{name}.yaml"
         service.write_text(SERVICE.format(name=name, model=model, args=json.dumps(args)))
-        prepared = write_job(prepare(plan_service(service, site="local"), launcher="local", jobs_dir=folder / "jobs"))
+        planned = plan_service(service, site="local", measured=measured)
+        prepared = write_job(prepare(planned, launcher="local", jobs_dir=folder / "jobs"))
         return cls(directory=prepared.directory)
 
     def record(self, kind: type[N], *path: str) -> N | None:

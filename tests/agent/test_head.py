@@ -24,3 +24,13 @@ def test_without_slurm_the_nodes_are_the_plans() -> None:
 def test_a_list_without_the_head_or_of_another_length_is_refused(head: str, count: int) -> None:
     with pytest.raises(ServiceError, match="gpu10"):
         granted_names(ASKED, {"SLURM_JOB_NODELIST": "gpu[09-11]"}, head=head, count=count)
+
+
+def test_the_nodes_of_a_job_of_several_components_are_those_of_all() -> None:
+    asked = ASKED.model_copy(update={"further_asks": (ASKED.ask.model_copy(update={"partition": "b"}),)})
+    environment = {
+        "SLURM_STEP_NODELIST": "gpu[09-10]",
+        "SLURM_JOB_NODELIST_HET_GROUP_0": "gpu[09-10]",
+        "SLURM_JOB_NODELIST_HET_GROUP_1": "cpu[1-2]",
+    }
+    assert granted_names(asked, environment, head="gpu09", count=4) == ("gpu09", "gpu10", "cpu1", "cpu2")

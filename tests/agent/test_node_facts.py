@@ -5,27 +5,34 @@ import json
 import pytest
 
 from hpcserve.agent.gpus import SeenGpu, granted_gpus, granted_slots, seen_gpus
-from hpcserve.agent.network import address_on, host_in_url, interfaces_in
+from hpcserve.agent.network import address_on, host_in_url
 from hpcserve.errors import ServiceError
 from hpcserve.nouns import Network
+from hpcserve.site.host_text import parse_ip_addresses
 
 
-def entry(name: str, *addresses: tuple[str, str]) -> dict[str, object]:
+def entry(name: str, *addresses: tuple[str, ...]) -> dict[str, object]:
     return {
         "ifname": name,
-        "addr_info": [{"family": "inet", "local": local, "scope": scope} for local, scope in addresses],
+        "addr_info": [
+            {"family": "inet", "local": local, "prefixlen": 16, "scope": scope, **({"tentative": True} if late else {})}
+            for local, scope, *late in addresses
+        ],
     }
 
 
-NODE = json.dumps(
-    [
-        entry("lo", ("127.0.0.1", "host"), ("::1", "host")),
-        entry("eno1", ("10.20.0.7", "global"), ("fe80::1", "link"), ("2001:db8::7", "global")),
-        entry("ib0", ("10.30.4.7", "global")),
-        entry("ib1", ("10.31.4.7", "global")),
-        entry("docker0", ("172.17.0.1", "global")),
-        entry("enp1s0"),
-    ]
+NODE = parse_ip_addresses(
+    json.dumps(
+        [
+            entry("lo", ("127.0.0.1", "host"), ("::1", "host")),
+            entry("eno1", ("10.20.0.7", "global"), ("fe80::1", "link"), ("2001:db8::7", "global")),
+            entry("ib0", ("10.30.4.7", "global")),
+            entry("ib1", ("2001:db8:31::7", "global", "tentative"), ("10.31.4.7", "global")),
+            entry("docker0", ("172.17.0.1", "global")),
+            entry("enp1s0"),
+        ]
+    ),
+    "ip",
 )
 
 
@@ -41,7 +48,7 @@ NODE = json.dumps(
     ],
 )
 def test_the_address_is_the_one_on_the_network_that_the_site_names(network: Network, address: str) -> None:
-    assert address_on(network, interfaces_in(NODE), called="data") == address
+    assert address_on(network, NODE, called="data") == address
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ def test_the_address_is_the_one_on_the_network_that_the_site_names(network: Netw
 )
 def test_a_node_without_such_an_address_says_what_it_has(network: Network) -> None:
     with pytest.raises(ServiceError) as caught:
-        address_on(network, interfaces_in(NODE), called="data")
+        address_on(network, NODE, called="data")
     text = str(caught.value)
     assert "networks.data" in text
     assert "ib1 10.31.4.7" in text

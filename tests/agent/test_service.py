@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,7 +16,8 @@ import pytest
 from hpcserve.agent import GAVE_UP, NOT_ALONE
 from hpcserve.agent.processes import session_members
 from hpcserve.discovery import Watch, is_running
-from hpcserve.nouns import Plan, Role
+from hpcserve.nouns import ClassMeasured, Measurement, Plan, Role
+from hpcserve.wire import encode_record
 from tests.agent.harness import LocalJob, wait_for
 
 
@@ -171,7 +173,7 @@ def test_anothers_health_is_not_the_workers_and_what_a_dead_worker_left_is_ended
     assert session_members(record.pid) == ()
 
 
-def test_the_router_comes_back_on_the_same_port(served: LocalJob) -> None:
+def test_the_router_comes_back_on_the_same_port_and_meanwhile_clients_wait(served: LocalJob) -> None:
     plan = served.record(Plan, "plan.json")
     assert plan is not None
     node = served.node(plan.router.node)
@@ -193,6 +195,31 @@ def test_the_router_comes_back_on_the_same_port(served: LocalJob) -> None:
         seen.add(router.pid)
         if len(seen) < 3:
             os.kill(router.pid, signal.SIGKILL)
+        if len(seen) == 2:  # started by the agent that runs now, which keeps its socket open: nobody is refused
+            assert httpx.get(health, timeout=60, trust_env=False).status_code in {200, 503}
+
+
+def test_the_plan_of_the_job_follows_the_measurement_that_it_was_planned_with(
+    tmp_path: Path, make_job: Callable[..., LocalJob]
+) -> None:
+    """The site says 0.2275 GB/s of this path."""
+    half = ClassMeasured(class_="same leaf: slots.lo to slots.lo", links=(), median=0.1, min=0.1, max=0.1, n=2)
+    measurement = tmp_path / "measured.json"
+    measurement.write_bytes(
+        encode_record(
+            Measurement(
+                schema_="hpcserve.measurement/1", site="local", day="2026-05-31", tool="a test", classes=(half,)
+            )
+        )
+    )
+    job = make_job(measured=measurement)
+    asked = job.record(Plan, "plan.asked.json")
+    assert asked is not None
+    assert [path.gb_per_s for path in asked.paths] == [0.1]
+    job.start_all()
+    granted = wait_for("the plan", lambda: job.record(Plan, "plan.json"))
+    assert granted.paths == asked.paths
+    assert "measured on 2026-05-31" in granted.paths[0].source
 
 
 def test_a_draining_worker_says_so_and_finishes_what_it_began(make_job: Callable[..., LocalJob]) -> None:

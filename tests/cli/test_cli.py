@@ -6,9 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.shell_completion import get_completion_class
 
 from hpcserve.cli.program import program, run
 from hpcserve.nouns import Job, JobHandle, JobState, Plan
@@ -139,6 +142,26 @@ def test_exit_codes(words: list[str], code: int, capsys: Captured) -> None:
     assert "Traceback" not in capsys.readouterr().err
 
 
+def _figures(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
+    """Every option of every verb that takes a number with a fraction."""
+    if isinstance(command, click.Group):
+        for verb, below in command.commands.items():
+            yield from _figures(below, f"{name} {verb}".strip())
+        return
+    for parameter in command.params:
+        if isinstance(parameter.type, click.types.FloatParamType):
+            yield name, parameter.opts[0]
+
+
+@pytest.mark.parametrize(("verb", "option"), [*_figures(program, "")])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999"])
+def test_what_is_no_number_is_refused_wherever_one_is_wanted(
+    verb: str, option: str, value: str, capsys: Captured
+) -> None:
+    assert run([*verb.split(), f"{option}={value}"]) == 2
+    assert f"Invalid value for '{option}'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself(verb: str, capsys: Captured) -> None:
     assert run([verb, "--help"]) == 0
@@ -173,6 +196,32 @@ def test_bash_completes_sites() -> None:
     assert "onebox" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("hpcserve site check one", "plain,onebox"),
+        ("hpcserve site show one", "plain,onebox"),
+        ("hpcserve plan --site my-clu", "file,my-clu"),
+        ("hpcserve status cha", "plain,chat-1"),
+        ("hpcserve site import --kind ibst", "plain,ibstat"),
+    ],
+)
+def test_bash_completes_sites_jobs_and_kinds(
+    words: str, offered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    job = tmp_path / "jobs" / "chat-1"
+    job.mkdir(parents=True)
+    (job / "service.yaml").write_text("name: chat\n")
+    (job / "plan.asked.json").write_text("{}")
+    monkeypatch.setenv("HPCSERVE_JOBS_DIR", str(tmp_path / "jobs"))
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    kind = get_completion_class("bash")
+    assert kind is not None
+    click.echo(kind(program, {}, "hpcserve", "_HPCSERVE_COMPLETE").complete())
+    assert capsys.readouterr().out.split() == [offered]
+
+
 def test_a_bug_is_told_without_a_traceback_unless_asked_for(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(**_words: object) -> None:
         raise ZeroDivisionError("oh")
@@ -185,6 +234,30 @@ def test_a_bug_is_told_without_a_traceback_unless_asked_for(capsys: Captured, mo
     monkeypatch.setenv("HPCSERVE_DEBUG", "1")
     assert run(["status"]) == 70
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_no_encoding_of_the_terminal_ends_a_command(encoding: str, site_file: Path, service_file: Path) -> None:
+    def printed(*words: str | bytes) -> tuple[int, bytes, str]:
+        done = subprocess.run(
+            [HPCSERVE, *words],
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr.decode(encoding)
+
+    code, page, _ = printed("plan", str(service_file), "--site", str(site_file))
+    assert code == 0
+    assert f"prefill-0 {'→' if encoding == 'utf-8' else '?'} decode-0" in page.decode(encoding)
+    text = site_file.read_text(encoding="utf-8")
+    site_file.write_text(
+        re.sub(r"^description: .*$", "description: à → 🦙", text, flags=re.MULTILINE), encoding="utf-8"
+    )
+    code, document, _ = printed("site", "check", str(site_file), "--json")
+    assert (code, json.loads(document)["description"]) == (0, "à → 🦙")
+    code, _, told = printed("site", "check", os.fsencode(site_file) + b"\xff.yaml")
+    assert (code, "bug" in told) == (3, False)
 
 
 def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,12 +274,31 @@ def test_a_broken_site_file_hides_no_job_of_the_others(tmp_path: Path, capsys: C
     (folder / "broken.yaml").write_text("partiton: h100\n")
     assert run(["status"]) == 0
     told = capsys.readouterr()
-    assert "no jobs" in told.out
+    assert "no jobs in " in told.out
+    assert str(tmp_path / "home") in told.out
     assert "broken.yaml" in told.err
     assert run(["site", "check", "broken"]) == 2
     assert "did you mean `partitions`" in capsys.readouterr().err
     assert run(["site", "list"]) == 0
     assert "mistakes" in capsys.readouterr().out
+
+
+def test_jobs_of_a_site_that_has_no_name_are_found_by_the_variable(
+    tmp_path: Path, site_file: Path, service_file: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site_file.write_text(re.sub(r"jobs: .*", f"jobs: {tmp_path / 'elsewhere'}", site_file.read_text()))
+    assert run(["render", str(service_file), "--site", str(site_file)]) == 0
+    made = Path(capsys.readouterr().out.strip())
+    assert run(["status"]) == 0
+    assert made.name not in capsys.readouterr().out
+    assert run(["logs", made.name]) == 3
+    assert "set HPCSERVE_SITE" in capsys.readouterr().err
+    monkeypatch.setenv("HPCSERVE_SITE", str(site_file))
+    assert run(["status"]) == 0
+    assert made.name in capsys.readouterr().out
+    monkeypatch.setenv("HPCSERVE_SITE", "nowhere.yaml")
+    assert run(["status"]) == 0
+    assert "nowhere.yaml" in capsys.readouterr().err
 
 
 AGENT = """\

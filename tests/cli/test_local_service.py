@@ -96,3 +96,15 @@ def test_a_router_that_does_not_answer_is_never_called_ready(served: JobState, c
     finally:
         os.kill(pid, signal.SIGCONT)
     assert (state.phase, state.reason) == ("degraded", "the router does not answer")
+
+
+def test_a_killed_leader_takes_its_agents_and_workers_with_it(served: JobState, capsys: Captured) -> None:
+    """The last test here: it ends the service."""
+    job = served.handle.directory
+    os.kill(int(served.handle.id.split("-")[1]), signal.SIGKILL)
+    end_s = time.monotonic() + 60
+    while left := marked("HPCSERVE_JOB", job):
+        assert time.monotonic() < end_s, left
+        time.sleep(0.2)
+    assert run(["status", job]) == 0
+    assert "its leader was killed before it could end the job" in capsys.readouterr().out

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hpcserve.router.proof_text import Likeness, compare, read_completion
 from tests.contract.pair import BLOCK_SIZE, CHAT, COMPLETIONS, KV_BYTES_PER_TOKEN, LEASE_S, REMOTE_DECODE, Pair
 from tests.contract.shapes import HANDOFF, error, events
 
@@ -55,7 +56,7 @@ def test_request_id_goes_into_the_remote_one(pair: Pair) -> None:
 
 @pytest.mark.parametrize("length", [5, 31, 32, 33, 200])
 def test_answer_equals_the_local_one_and_transfer_is_counted(pair: Pair, length: int) -> None:
-    body = completion(length)
+    body = completion(length, logprobs=5)
     before = pair.decode.counters()
     _, response = pair.hand_off(COMPLETIONS, body, max_tokens=8, ignore_eos=True)
     after = pair.decode.counters()
@@ -63,7 +64,9 @@ def test_answer_equals_the_local_one_and_transfer_is_counted(pair: Pair, length:
     local = pair.decode.post(
         COMPLETIONS, {**body, "temperature": 0, "max_tokens": 8, "ignore_eos": True, "cache_salt": f"s{length}"}
     )
-    assert response.json()["choices"][0]["text"] == local.json()["choices"][0]["text"]
+    # Made-up prompts leave a real model unsure: a rounding may swap two tokens that are about equally likely.
+    likeness, how = compare(read_completion(response.content), read_completion(local.content))
+    assert likeness is Likeness.SAME or (pair.kind == "vllm" and likeness is Likeness.UNSURE), how
     assert response.json()["usage"] == local.json()["usage"]
     blocks = -(-length // BLOCK_SIZE)
     assert after.xfer_count - before.xfer_count == 1

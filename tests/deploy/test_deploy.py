@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import stat
 import threading
 from pathlib import Path
@@ -23,7 +24,7 @@ from hpcserve.deploy import (
     write_job,
 )
 from hpcserve.discovery import DISK, read_dir_record
-from hpcserve.errors import HpcserveError, InputError, NotFoundError, SchedulerError
+from hpcserve.errors import HpcserveError, InputError, NotFoundError, PlacementError, SchedulerError
 from hpcserve.nouns import JobHandle
 from hpcserve.site import load_service, load_site
 from tests.deploy.conftest import safetensors
@@ -43,6 +44,22 @@ def test_planning_and_preparing_change_nothing(tmp_path: Path, site_file: Path, 
     prepared = prepare(plan_service(service_file, site=str(site_file)))
     assert prepared.launcher == "local"
     assert prepared.directory == tmp_path / "jobs" / "sim-1"
+    assert tree(tmp_path) == before
+
+
+def test_what_the_engine_cannot_start_is_planned_and_no_job_is_made_of_it(
+    tmp_path: Path, site_file: Path, service_file: Path
+) -> None:
+    text = service_file.read_text(encoding="utf-8")
+    assert text.count("    workers: 1\n") == 2
+    service_file.write_text(
+        text.replace("    workers: 1\n", "    workers: 1\n    pipeline_parallel: 2\n"), encoding="utf-8"
+    )
+    before = tree(tmp_path)
+    planned = plan_service(service_file, site=str(site_file))
+    assert [worker.stages for worker in planned.plan.workers] == [2, 2]
+    with pytest.raises(PlacementError, match="hands no KV over between workers of several"):
+        prepare(planned)
     assert tree(tmp_path) == before
 
 
@@ -68,6 +85,22 @@ def test_a_written_job_is_private_and_holds_what_was_given(tmp_path: Path, site_
     }
     assert os.access(directory / "local.sh", os.X_OK)
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["sim-1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"schema": "hpcserve.measurement/1", "site": "b", "day": "2026-05-31", "tool": "t"}', "of site `b`"),
+        ("{", "what `hpcserve site measure` writes was wanted"),
+    ],
+)
+def test_a_measurement_of_another_site_or_none_is_refused(
+    tmp_path: Path, site_file: Path, service_file: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "measured.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=re.escape(said)):
+        plan_service(service_file, site=str(site_file), measured=path)
 
 
 def test_every_job_has_keys_of_its_own(site_file: Path, service_file: Path) -> None:
@@ -241,6 +274,17 @@ def test_the_simulated_engine_needs_no_weights(site_file: Path, service_file: Pa
     assert plan_service(service_file, site=str(site_file)).shape.weights_bytes is None
 
 
+def test_a_quantised_kv_cache_is_planned_with(site_file: Path, service_file: Path, model: Path) -> None:
+    whole = plan_service(service_file, site=str(site_file)).plan.paths[0].kv_bytes
+    (model / "hf_quant_config.json").write_text(
+        '{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}'
+    )
+    assert plan_service(service_file, site=str(site_file)).plan.paths[0].kv_bytes == whole // 2
+    (model / "hf_quant_config.json").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"hf_quant_config\.json"):
+        plan_service(service_file, site=str(site_file))
+
+
 def test_a_value_that_no_process_can_take_is_refused_with_its_place(site_file: Path, service_file: Path) -> None:
     text = service_file.read_text().replace("    workers: 1\n", '    workers: 1\n    env: {A: "x\\0y"}\n', 1)
     service_file.write_text(text)
@@ -291,7 +335,7 @@ def test_a_file_that_is_not_utf8_is_told_with_its_place(tmp_path: Path) -> None:
 def test_what_is_no_file_that_people_write_is_refused_before_it_is_read(tmp_path: Path) -> None:
     pipe, large = tmp_path / "pipe.yaml", tmp_path / "large.yaml"
     os.mkfifo(pipe)
-    with pytest.raises(NotFoundError, match="no regular file"):
+    with pytest.raises(NotFoundError, match="a named pipe; a regular file was wanted"):
         read_text(pipe)
     with large.open("wb") as file:
         file.truncate(2**20 + 1)

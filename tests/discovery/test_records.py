@@ -79,6 +79,20 @@ def test_a_full_disk_leaves_the_old_record_and_nothing_else(job: Path, operation
     assert contents(job / "nodes") == ["n1.json"]
 
 
+def test_ctrl_c_leaves_the_old_record_and_nothing_else(job: Path) -> None:
+    def interrupted(asked: str, _path: Path) -> None:
+        if asked == "replace":
+            raise KeyboardInterrupt
+
+    path = job / "nodes" / "n1.json"
+    write_record(path, beat(1))
+    before = path.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        write_record(path, beat(2), files=Faulty(rules=[interrupted]))
+    assert path.read_bytes() == before
+    assert contents(job / "nodes") == ["n1.json"]
+
+
 def test_a_record_is_brought_to_disk_before_it_is_shown_and_its_name_after(job: Path) -> None:
     files = Faulty()
     write_record(job / "nodes" / "n1.json", beat(1), files=files)

@@ -74,6 +74,8 @@ def hpcserve_calls(shell: str) -> Iterator[list[str]]:
     for line in re.sub(r"\\\n\s*", " ", shell).splitlines():
         for inner in re.findall(r"\$\(([^()]*)\)", line):
             yield from hpcserve_calls(inner)
+        if "hpcserve" not in line:  # prose beside commands need not be shell
+            continue
         lexer = shlex.shlex(re.sub(r"\$\([^()]*\)", "X", line), posix=True, punctuation_chars="();<>|&")
         lexer.whitespace_split = True
         words = list(lexer)

@@ -1,5 +1,7 @@
 """The references name every key, code and metric that there is, with its default, and none that there is not."""
 
+import asyncio
+import json
 import re
 from collections.abc import Iterator
 from enum import Enum
@@ -10,9 +12,25 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from hpcserve.errors import HpcserveError
-from hpcserve.nouns import Job, JobHandle, JobState, Network, Noun, Plan, Rate, Report, Service, Site, Sweep
-from hpcserve.router.metrics import Metrics
+from hpcserve.nouns import (
+    Comparison,
+    Job,
+    JobHandle,
+    JobState,
+    Network,
+    Noun,
+    Outlook,
+    Plan,
+    Rate,
+    Report,
+    Service,
+    Site,
+    Sweep,
+)
+from hpcserve.router.reports import Reports
+from hpcserve.router.views import metrics_text
 from tests.docs.pages import ROOT, table_rows
+from tests.router.fakes import Rig
 
 _SHARED = {Rate: "RATE", Network: "NETWORK"}
 """Nouns that stand in several places and are described once."""
@@ -101,9 +119,36 @@ def test_every_error_code_of_the_router_is_described() -> None:
     assert codes <= rows
 
 
+def _metric_kinds() -> dict[str, str]:
+    """What the router shows: each metric's name and kind."""
+
+    async def shown() -> bytes:
+        async with Rig() as rig:
+            rig.desk.further_series.append(Reports(rig.desk.roster, rig.counters).series)
+            return metrics_text(rig.desk)
+
+    text = asyncio.run(shown()).decode()
+    return dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, flags=re.MULTILINE))
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    kinds = _metric_kinds()
+    histograms = {name for name, kind in kinds.items() if kind == "histogram"}
+    names = kinds.keys() | {f"{name}{end}" for name in histograms for end in ("_bucket", "_sum", "_count")}
+    panels = json.loads(_page("grafana.json"))["panels"]
+    asked = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    used = {name for text in asked for name in re.findall(r"hpcserve_router_\w+", text)}
+    assert len(used) > 20
+    assert used <= names
+    for panel in panels:
+        assert panel["title"]
+        assert panel["description"], panel["title"]
+        if panel["type"] != "row":
+            assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+
+
 def test_exactly_the_metrics_that_the_router_has_are_described() -> None:
-    text = Metrics().text(loads={}, ready=False, simulated=False, proofs=()).decode()
-    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, flags=re.MULTILINE))
+    kinds = _metric_kinds()
     rows = {
         row[0].strip("`"): row[1] for row in table_rows(ROOT / "docs" / "router.md") if row[0].startswith("`hpcserve_")
     }
@@ -135,7 +180,7 @@ def test_every_room_and_every_front_door_of_the_architecture_exists() -> None:
 def test_every_key_of_what_json_prints_is_described() -> None:
     parts = _page("json.md").split("\n## ")[1:]
     described = {re.findall(r"`([\w./]+)`", part)[0]: part for part in parts}
-    nouns = {noun.__name__: noun for noun in (Plan, Job, JobHandle, JobState, Report)}
+    nouns = {noun.__name__: noun for noun in (Plan, Comparison, Outlook, Job, JobHandle, JobState, Report)}
     assert described.keys() == nouns.keys()
     for name, noun in nouns.items():
         keys = re.findall(r"^\| `(\w+)` \|", described[name], flags=re.MULTILINE)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcserve.engines import Adapter, adapter_for, peer_gpus, transfer_rates
+from hpcserve.engines import Adapter, adapter_for, keeps_prefixes, peer_gpus, transfer_rates
 from hpcserve.errors import PlacementError
-from hpcserve.nouns import Allocation, EngineFacts, Pool, Role, Service
+from hpcserve.nouns import Allocation, EngineFacts, PlannedWorker, Pool, Role, RouterSettings, Service
 from tests import synthetic
 from tests.engines.cases import CPU, CUDA, GOLDEN, SIM, commands, golden_text, node, service, site, worker
 
@@ -144,7 +144,11 @@ def test_unplaced_or_spread_workers_are_refused() -> None:
     one = worker(Role.PREFILL, "node01", gpus=(0,), nics=("data0",))
     for changed, words in (
         ({"port": None}, "no ports"),
-        ({"ranks": one.ranks * 2}, "spans node01, node01"),
+        ({"ranks": one.ranks * 2}, "prefill-0 has 2 pipeline stages, and vLLM 0.32 hands no KV over"),
+        (
+            {"role": Role.AGGREGATED, "ranks": (*one.ranks, one.ranks[0].model_copy(update={"node": "node02"}))},
+            "spans node01, node02: that is planned, not started",
+        ),
         ({"tensor_parallel": 2}, "was given 1 GPUs"),
     ):
         with pytest.raises(PlacementError, match=words):
@@ -154,6 +158,55 @@ def test_unplaced_or_spread_workers_are_refused() -> None:
                 worker=one.model_copy(update=changed),
                 node=node("node01", CUDA, gpus=1),
             )
+
+
+def staged(*gpus: tuple[int, ...], node_name: str = "node01") -> PlannedWorker:
+    """An aggregated worker with a stage on each of these GPUs of one node."""
+    one = worker(Role.AGGREGATED, node_name, gpus=gpus[0], nics=("data0",))
+    ranks = tuple(
+        one.ranks[0].model_copy(update={"gpus": own, "cores": (2 * at, 2 * at + 1)}) for at, own in enumerate(gpus)
+    )
+    return one.model_copy(update={"ranks": ranks})
+
+
+def test_stages_on_one_node_are_said_to_vllm_and_see_their_gpus_in_order() -> None:
+    """vLLM numbers ranks stage by stage, and takes the visible GPUs in that order."""
+    made = adapter_for("vllm").command(
+        worker=staged((2, 3), (0, 1)),
+        service=service(),
+        site=site("onebox"),
+        node=node("node01", CUDA, gpus=4),
+        model_dir="/m",
+    )
+    at = made.argv.index("--tensor-parallel-size")
+    assert made.argv[at : at + 4] == ("--tensor-parallel-size", "2", "--pipeline-parallel-size", "2")
+    assert made.env["CUDA_VISIBLE_DEVICES"].split(",") == [f"GPU-{index:08d}-aaaa" for index in (2, 3, 0, 1)]
+
+
+def test_stages_on_cpu_share_the_workers_cores_and_run_in_processes_of_their_own() -> None:
+    made = adapter_for("vllm").command(
+        worker=staged((0,), (1,)), service=service(), site=site("onebox"), node=node("node01", CPU), model_dir="/m"
+    )
+    assert made.env["OMP_NUM_THREADS"] == "3"  # the decode pool's own, which goes before the plan's
+    assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in made.env
+    plain = synthetic.service(pools=(Pool(role=Role.AGGREGATED, workers=1, pipeline_parallel=2),))
+    made = adapter_for("vllm").command(
+        worker=staged((0,), (1,)), service=plain, site=site("onebox"), node=node("node01", CPU), model_dir="/m"
+    )
+    assert made.env["OMP_NUM_THREADS"] == "2"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sim"])
+def test_plans_that_cannot_be_started_are_told_before_a_job_is_made(engine: Any) -> None:
+    adapter = adapter_for(engine)
+    plan = synthetic.plan()
+    assert adapter.start_obstacle(plan) is None
+    two = tuple(one.model_copy(update={"ranks": one.ranks * 2}) for one in plan.workers)
+    obstacle = adapter.start_obstacle(plan.model_copy(update={"workers": two}))
+    assert obstacle is not None
+    assert "pipeline_parallel" in obstacle.message
+    assert obstacle.remedy == "set pipeline_parallel: 1 and more tensor_parallel, or mode: aggregated"
+    assert adapter.start_obstacle(plan.model_copy(update={"workers": (staged((0,), (1,)),)})) is None
 
 
 def test_cpu_defaults_give_way_to_the_users_words() -> None:
@@ -199,3 +252,49 @@ def test_a_running_engines_block_size_goes_first(engine: Any, facts: EngineFacts
     terms = adapter_for(engine).handoff(synthetic.service(args=("--block-size", "64")), one, facts, counters)
     assert terms is not None
     assert terms.block_size == 128
+
+
+def test_kv_events_are_published_on_the_ports_behind_the_side_channels() -> None:
+    asked = service(router=RouterSettings(kv="events"))
+    adapter = adapter_for("vllm")
+    wide = worker(Role.PREFILL, "node01", gpus=(0, 1), nics=("data0",))
+    argv = make(adapter, asked, worker=wide)
+    config = json.loads(argv[argv.index("--kv-events-config") + 1])
+    assert config["enable_kv_cache_events"] is True
+    assert (config["endpoint"], config["replay_endpoint"]) == ("tcp://*:21003", "tcp://*:21004")
+    assert adapter.event_ports(asked, wide) == (21003, 21004)
+    assert "--kv-events-config" not in make(adapter, service())
+    assert adapter.event_ports(service(), wide) is None
+    small = node("node01", CPU).model_copy(update={"ports": ((21000, 4),)})
+    with pytest.raises(PlacementError, match="needs 5 ports"):
+        make(adapter, asked, worker=wide, node=small)
+
+
+def test_the_simulated_engine_publishes_the_same_and_tokenizes_as_the_model_does() -> None:
+    asked = service(engine="sim", router=RouterSettings(kv="events"))
+    argv = make(adapter_for("sim"), asked)
+    place = argv.index("--kv-events-config")
+    real = make(adapter_for("vllm"), service(router=RouterSettings(kv="events")))
+    assert argv[place + 1] == real[real.index("--kv-events-config") + 1]
+    assert argv[place + 2] == "--sim-model-tokenizer"
+    assert "--sim-model-tokenizer" not in make(adapter_for("sim"), service(engine="sim"))
+    assert adapter_for("sim").complaints(asked) == ()
+    own = synthetic.service(engine="sim", args=("--sim-model-tokenizer",))
+    (complaint,) = adapter_for("sim").complaints(own)
+    assert complaint.path == ("args", 0)
+
+
+@pytest.mark.parametrize(
+    ("args", "kept"),
+    [
+        ((), True),
+        (("--no-enable-prefix-caching",), False),
+        (("--no_enable_prefix_caching",), False),
+        (("--no-enable-prefix-caching", "--enable-prefix-caching"), True),
+    ],
+)
+def test_a_worker_without_a_prefix_cache_publishes_nothing(args: tuple[str, ...], kept: bool) -> None:
+    one = worker(Role.PREFILL, "node01", gpus=(0,), nics=("data0",))
+    asked = synthetic.service(args=args, router=RouterSettings(kv="events"))
+    assert keeps_prefixes(asked, one) == kept
+    assert (adapter_for("vllm").event_ports(asked, one) is not None) == kept

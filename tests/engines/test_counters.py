@@ -26,6 +26,16 @@ def test_recorded_decode_engine() -> None:
     )
 
 
+def test_room_for_kv_is_blocks_times_their_size_over_all_engines() -> None:
+    config = next(line for line in RECORDED.splitlines() if line.startswith("vllm:cache_config_info"))
+    told = config.replace('engine="0"', 'engine="0",num_gpu_blocks="1000"')
+    assert read_counters(RECORDED.replace(config, told)).kv_room_tokens == 32_000
+    both = told + "\n" + told.replace('engine="0"', 'engine="1"')
+    assert read_counters(RECORDED.replace(config, both)).kv_room_tokens == 64_000
+    unsettled = told.replace('"1000"', '"None"')
+    assert read_counters(RECORDED.replace(config, unsettled)).kv_room_tokens is None
+
+
 def test_engines_of_one_server_are_added() -> None:
     doubled = RECORDED + RECORDED.replace('engine="0"', 'engine="1"')
     assert read_counters(doubled).xfer_count == 14

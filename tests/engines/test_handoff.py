@@ -79,6 +79,40 @@ def test_a_key_that_stands_twice_is_refused(case: tuple[bytes, dict[str, Any]], 
     assert caught.value.param == key[:60]
 
 
+@pytest.mark.parametrize(
+    "xargs",
+    [
+        '{"kv_transfer_params":""}',
+        '{"a":1, "kv_transfer_params" :"x"}',
+        '{"kv_transfer_params":"x","a":1,"a":2}',
+        '{"\\u006bv_transfer_params":[]}',
+        '{"ec_transfer_params":1}',
+        '{"kv_cache_report_mode":"full"}',
+    ],
+)
+@pytest.mark.parametrize("name", ["vllm_xargs", "vllm\\u005fxargs"])
+def test_nothing_of_a_transfer_gets_to_an_engine_by_way_of_its_extra_arguments(name: str, xargs: str) -> None:
+    (said,) = {"kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode"} & json.loads(xargs).keys()
+    with pytest.raises(BodyError, match=said) as caught:
+        read_body(f'{{"prompt":"x","n":2,"{name}":{xargs}}}'.encode())
+    assert caught.value.param == "vllm_xargs"
+
+
+@pytest.mark.parametrize("xargs", ["null", "{}", '{"session_id":"kv_transfer_params"}', '["kv_transfer_params"]', "1"])
+def test_other_extra_arguments_pass(xargs: str) -> None:
+    raw = f'{{"prompt":"x","vllm_xargs":{xargs}}}'.encode()
+    assert whole_body(read_body(raw)) == raw
+
+
+@pytest.mark.timeout(30)
+def test_a_key_that_stands_twice_among_very_many_is_found_in_one_pass() -> None:
+    """Ends in a tenth of a second, or, where each key is counted among all, in minutes."""
+    keys = b",".join(b'"k%d":1' % number for number in range(150_000))
+    with pytest.raises(BodyError) as caught:
+        read_body(b"{" + keys + b',"z":1,"z":1}')
+    assert caught.value.param == "z"
+
+
 def test_a_nested_key_may_stand_twice_at_the_engines_peril() -> None:
     raw = b'{"metadata":{"a":1,"a":2},"prompt":"x"}'
     assert whole_body(read_body(raw)) == raw

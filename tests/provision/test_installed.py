@@ -27,7 +27,7 @@ NAME = "smollm2-135m-instruct"
 CACHE = cache_directory(os.environ)
 
 IDLE_AGENT = """\
-import time
+import os, time
 from vllm.plugins import load_general_plugins
 load_general_plugins()
 from nixl._api import nixl_agent, nixl_agent_config
@@ -35,7 +35,25 @@ from vllm.platforms.cpu import CpuPlatform
 agent = nixl_agent("idle", nixl_agent_config())
 before_s = time.process_time()
 time.sleep(3)
-print("share", (time.process_time() - before_s) / 3, CpuPlatform.discover_numa_topology())
+print("share", (time.process_time() - before_s) / 3, CpuPlatform.discover_numa_topology(), flush=True)
+os._exit(0)  # NIXL's threads may crash an interpreter that takes itself down around them
+"""
+
+LINEAR = """\
+import sys, torch
+torch.backends.cpu.get_cpu_capability = lambda: sys.argv[1]
+import hpcserve_vllm_cpu
+hpcserve_vllm_cpu.register()
+hpcserve_vllm_cpu.register()
+from vllm.model_executor.layers import utils
+torch.manual_seed(0)
+layer = torch.nn.Linear(64, 48, bias=True).bfloat16()
+weight, bias = layer.weight.detach().double(), layer.bias.detach().double()
+utils.dispatch_cpu_unquantized_gemm(layer, True)
+x = torch.randn(5, 64).bfloat16()
+y = layer.cpu_linear(x, layer.weight, layer.bias)
+exact = x.double() @ weight.t() + bias
+print(layer.cpu_linear.__module__, y.dtype, float(((y - exact) / exact).abs().max()) < 2**-8)
 """
 
 
@@ -64,6 +82,18 @@ def test_a_nixl_agent_idles_at_no_cost_because_vllm_loads_the_plugin(engine: Eng
     _, share, cores = ran.stdout.splitlines()[-1].split(maxsplit=2)
     assert float(share) < 0.2  # 1.0 without the plugin
     assert cores == "[]"
+
+
+@pytest.mark.parametrize(
+    ("capability", "module"), [("AVX2", "hpcserve_vllm_cpu"), ("AVX512", "vllm.model_executor.layers.utils")]
+)
+def test_16_bit_layers_are_computed_in_float32_only_where_the_cpu_has_no_kernels_for_them(
+    engine: EngineEnvironment, capability: str, module: str
+) -> None:
+    ran = subprocess.run([engine.python, "-c", LINEAR, capability], cwd="/", check=True, capture_output=True, text=True)
+    computed_by, kind, close = ran.stdout.splitlines()[-1].split()
+    assert (computed_by, kind) == (module, "torch.bfloat16")
+    assert close == "True" or capability == "AVX512"  # vLLM's own rounding is not ours to judge
 
 
 def test_pip_knows_both_distributions_of_ours(engine: EngineEnvironment) -> None:

@@ -16,7 +16,7 @@ def aggregated(parts: Parts, tmp_path: Path) -> Iterator[Served]:
     text = (
         SERVICE.read_text().replace("mode: disaggregated", "mode: auto").replace("name: smollm2\n", "name: whole\n", 1)
     )
-    text = text.replace("slo:\n", "  - role: aggregated\n    workers: 1\n\nslo:\n", 1)
+    text = text.replace("\nslo:", "\n  - role: aggregated\n    workers: 1\n\nslo:", 1)
     path = tmp_path / "whole.yaml"
     path.write_text(text)
     service = submit(parts, path, model="smollm2")

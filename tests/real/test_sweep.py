@@ -1,6 +1,7 @@
 """A sweep of two placements on real parts: prediction and measurement, and what the distance costs."""
 
 import statistics
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,11 @@ import pytest
 from hpcserve.nouns import Run
 from hpcserve.report import is_good
 from hpcserve.wire import decode_record
-from tests.real.harness import SERVICE, Parts, hpcserve
+from tests.real.harness import HPCSERVE, SERVICE, Parts, hpcserve, wait_for
 
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.whole_cluster]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.whole_cluster]
 
-TOP_RATE = 3.0
+TOP_RATE = 1.5
 TRIES = 3
 BLOCK_BYTES = 32 * 23_040
 SWEEP = f"""\
@@ -28,24 +29,31 @@ placements:
     distance: across-leaves
 rates:
   - request_rate: {TOP_RATE}
-    requests: 36
+    requests: 30
 time: 0:20:00
 """
 
 
 @pytest.fixture(scope="module")
 def results(parts: Parts) -> Path:
-    """The folder of a finished sweep; started once more, nothing is left to measure.
+    """The folder of a finished sweep, whose command was killed once; started once more, nothing is left to measure.
 
     A run that met a busy machine is invalid and measured again, as a user would do.
     """
     sweep, folder = parts.jobs / "sweep.yaml", parts.jobs / "results"
     sweep.write_text(SWEEP)
-    for _ in range(TRIES):
-        hpcserve("sweep", sweep, "--site", parts.site, "--results", folder, "--retry-invalid", within_s=500)
+    command = list(map(str, (HPCSERVE, "sweep", sweep, "--site", parts.site, "--results", folder)))
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for("a record of the sweep's job", (folder / "job.json").is_file, within_s=60)
+    killed.kill()
+    killed.wait()
+    attached = subprocess.run(command, capture_output=True, text=True, timeout=700, check=False)
+    assert "attached to it" in attached.stdout + attached.stderr
+    for _ in range(TRIES - 1):
         found = [decode_record(Run, path.read_bytes()) for path in (folder / "runs").glob("*.json")]
         if all(run.validity.valid for run in found):
             break
+        hpcserve("sweep", sweep, "--site", parts.site, "--results", folder, "--retry-invalid", within_s=700)
     written = {path.name: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}
     hpcserve("sweep", sweep, "--site", parts.site, "--results", folder)
     assert written == {path.name: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}

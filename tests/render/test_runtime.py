@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcserve.errors import PlacementError
 from hpcserve.nouns import Runtime, RuntimeKind
 from hpcserve.render.runtime import runtime_files
 from tests.golden.cases import TEMPLATES, case
@@ -111,6 +112,48 @@ def test_a_container_sees_the_job_the_models_and_the_gpus(tmp_path: Path, site: 
     assert words[: 2 + len(flag)] == ["apptainer", "exec", *flag]
     assert words[-3:] == [f"{tmp_path}/{NASTY}.sif", "vllm", NASTY]
     assert words[words.index("--bind") + 1] == str(tmp_path / "job")
+
+
+def test_a_container_sees_further_folders_as_the_site_says(tmp_path: Path) -> None:
+    program(tmp_path / "bin", "apptainer")
+    runtime = Runtime(kind=RuntimeKind.APPTAINER, path="/a.sif", mounts=("/scratch", f"~/{NASTY}:/to"))
+    words, _ = run(entered(tmp_path, runtime), "vllm", path=tmp_path / "bin")
+    assert words[-6:] == ["--bind", "/scratch", "--bind", f"{tmp_path}/{NASTY}:/to", "/a.sif", "vllm"]
+
+
+def test_pyxis_enters_by_srun_on_the_own_node_and_cores_and_says_the_gpus_again(tmp_path: Path) -> None:
+    program(tmp_path / "bin", "srun")
+    program(tmp_path / "bin", "taskset")
+    (tmp_path / "bin" / "taskset").write_text('#!/bin/bash\necho "pid 7\'s current affinity mask: 3c"\n')
+    runtime = Runtime(
+        kind=RuntimeKind.PYXIS,
+        path=f"/images/{NASTY}.sqsh",
+        mounts=("/scratch", "/from:/to"),
+        env={
+            "SLURMD_NODENAME": "node02",
+            "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b",
+            "UCX_TLS": "rc",
+            "VLLM_API_KEY": "secret",
+        },
+    )
+    words, environment = run(entered(tmp_path, runtime), "vllm", NASTY, path=tmp_path / "bin")
+    assert words[0] == "srun"
+    assert words[-4:] == ["env", "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b", "vllm", NASTY]
+    options = dict(word.partition("=")[::2] for word in words[1:-4])
+    assert options["--nodelist"] == "node02"
+    assert options["--cpu-bind"] == "mask_cpu:0x3c"
+    assert options["--container-image"] == f"/images/{NASTY}.sqsh"
+    job = tmp_path / "job"
+    assert options["--container-mounts"].split(",")[0] == f"{job}:{job}"
+    assert options["--container-mounts"].split(",")[-2:] == ["/scratch:/scratch", "/from:/to"]
+    assert options["--container-env"].split(",") == ["UCX_TLS", "VLLM_API_KEY"]
+    assert not [word for word in words if "secret" in word]
+    assert environment["VLLM_API_KEY"] == "secret"
+
+
+def test_what_pyxis_cannot_carry_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PlacementError, match="comma"):
+        entered(tmp_path, Runtime(kind=RuntimeKind.PYXIS, path="/a.sqsh", mounts=("/a,b",)))
 
 
 def test_without_an_environment_of_its_own_hpcserve_runs_with_the_python_that_submits(tmp_path: Path) -> None:

@@ -253,14 +253,14 @@ SLURM_STAND_INS = {
 }
 
 
-def batch_environment(tmp_path: Path, **more: str) -> dict[str, str]:
+def batch_environment(tmp_path: Path, *, of: str = "onebox.smollm2", **more: str) -> dict[str, str]:
     """The environment of a batch script on node03, with stand-ins for Slurm's commands, and the job written."""
     folder = tmp_path / "commands"
     folder.mkdir()
     for name, body in SLURM_STAND_INS.items():
         (folder / name).write_text(f"#!/bin/bash\n{body}\n")
         (folder / name).chmod(0o755)
-    job_in(tmp_path / "job", "onebox.smollm2", python_folder=tmp_path)
+    job_in(tmp_path / "job", of, python_folder=tmp_path)
     return {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
@@ -385,3 +385,60 @@ def test_a_job_that_is_told_to_stop_tells_the_agents_by_a_file(tmp_path: Path) -
         assert batch.wait(timeout=20) == 0
     told = json.loads((tmp_path / "job" / "stop.json").read_text())
     assert told == {"schema": "hpcserve.stop/1", "life": "4242.2"}
+
+
+COMPONENTS = {
+    "SLURM_JOB_NODELIST": "h[1-2]",
+    "SLURM_HET_SIZE": "2",
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "h[1-2]",
+    "SLURM_JOB_NODELIST_HET_GROUP_1": "a[1-3]",
+    "SLURM_JOB_NUM_NODES_HET_GROUP_0": "2",
+    "SLURM_JOB_NUM_NODES_HET_GROUP_1": "3",
+    "SLURM_MEM_PER_NODE_HET_GROUP_1": "64000",
+}
+
+
+def test_a_job_of_several_components_starts_a_step_in_each(tmp_path: Path) -> None:
+    environment = batch_environment(tmp_path, of="mixed.llama8b", **COMPONENTS)
+    commands = {
+        "scontrol": 'echo "$3" >"$SEEN/asked"; echo h1; echo h2',
+        "srun": (
+            'env | grep -E "^(SLURM|HPCSERVE)_" | sort >"$SEEN/env$1"; printf "%s\\n" "$@" >"$SEEN/srun$1"; '
+            "[[ $1 != --het-group=1 ]] || exit 7"
+        ),
+    }
+    for name, body in commands.items():
+        (tmp_path / "commands" / name).write_text(f"#!/bin/bash\n{body}\n")
+    done = subprocess.run(
+        ["bash", str(tmp_path / "job" / "job.sbatch")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (7, "")
+    assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == 7
+    assert (tmp_path / "asked").read_text() == "h[1-2]\n"
+    first, second = (set((tmp_path / f"srun--het-group={number}").read_text().splitlines()) for number in range(2))
+    assert {"--nodes=2", "--nodelist=h[1-2]", "--gres=gpu:h100:8", "--cpus-per-task=96", "agent.sh"} <= first
+    assert {"--nodes=3", "--nodelist=a[1-3]", "--gres=gpu:a100:2", "--cpus-per-task=32", "agent.sh"} <= second
+    seen = (tmp_path / "env--het-group=1").read_text().splitlines()
+    assert {"HPCSERVE_HEAD=h1", "HPCSERVE_NODES=5", "SLURM_JOB_ID=4242"} <= set(seen)
+    assert {f"{name}={COMPONENTS[name]}" for name in COMPONENTS if "NODELIST_HET" in name} <= set(seen)
+    assert not [line for line in seen if "MEM_PER_NODE" in line]
+
+
+def test_a_step_of_each_component_is_told_to_stop(tmp_path: Path) -> None:
+    environment = batch_environment(tmp_path, of="mixed.llama8b", **COMPONENTS)
+    (tmp_path / "commands" / "srun").write_text(
+        '#!/bin/bash\ntouch "$SEEN/up$1"; while [[ ! -e stop.json ]]; do sleep 0.1; done; exit 143\n'
+    )
+    with subprocess.Popen(["bash", str(tmp_path / "job" / "job.sbatch")], env=environment) as batch:
+        end = time.monotonic() + 20
+        while len(list(tmp_path.glob("up*"))) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        batch.send_signal(signal.SIGTERM)
+        assert batch.wait(timeout=20) == 0
+    assert len(list(tmp_path.glob("up*"))) == 2
+    assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == 0

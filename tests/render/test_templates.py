@@ -8,7 +8,7 @@ import pytest
 from jinja2 import nodes
 
 from hpcserve.errors import InputError
-from hpcserve.render import TEMPLATE_NAMES
+from hpcserve.render import MEASURE_TEMPLATE_NAMES, TEMPLATE_NAMES
 from hpcserve.render.shell import ShellText
 from hpcserve.render.templates import render_template
 
@@ -63,10 +63,10 @@ def test_a_template_with_dos_line_ends_gives_plain_ones() -> None:
 
 
 def test_the_shipped_templates_are_the_ones_that_are_rendered() -> None:
-    assert {path.name for path in FOLDER.glob("*.j2")} == set(TEMPLATE_NAMES)
+    assert {path.name for path in FOLDER.glob("*.j2")} == {*TEMPLATE_NAMES, *MEASURE_TEMPLATE_NAMES}
 
 
-@pytest.mark.parametrize("name", TEMPLATE_NAMES)
+@pytest.mark.parametrize("name", sorted({*TEMPLATE_NAMES, *MEASURE_TEMPLATE_NAMES}))
 def test_shipped_templates_decide_nothing(name: str) -> None:
     tree = jinja2.Environment(autoescape=False).parse((FOLDER / name).read_text(encoding="utf-8"))  # noqa: S701 - parsed, not run
     forbidden = (

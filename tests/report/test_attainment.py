@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcserve.nouns import Sample, Slo
-from hpcserve.report import goodput_of, is_good, wilson_interval
+from hpcserve.nouns import Goodput, Sample, Slo
+from hpcserve.report import is_good, wilson_interval
 
 _SLO = Slo(ttft_ms=1000.0, tpot_ms=150.0)
 
@@ -67,7 +67,7 @@ def test_wilson_holds_the_share_and_is_symmetric(pair: tuple[int, int]) -> None:
     ],
 )
 def test_goodput_is_the_first_crossing(points: list[tuple[float, float]], words: str) -> None:
-    assert str(goodput_of(points, target=0.9)) == words
+    assert str(Goodput.first_crossing(points, target=0.9)) == words
 
 
 _POINTS = st.dictionaries(st.integers(1, 50).map(float), st.floats(0, 1), min_size=1, max_size=8)
@@ -77,7 +77,7 @@ _POINTS = st.dictionaries(st.integers(1, 50).map(float), st.floats(0, 1), min_si
 def test_goodput_lies_between_the_last_rate_that_reached_and_the_first_that_missed(
     points: dict[float, float], target: float
 ) -> None:
-    goodput = goodput_of(points.items(), target=target)
+    goodput = Goodput.first_crossing(points.items(), target=target)
     missed = min((rate for rate, share in points.items() if share < target), default=math.inf)
     reached = max((rate for rate in points if rate < missed), default=None)
     assert goodput.request_rate is not None
@@ -93,4 +93,4 @@ def test_goodput_lies_between_the_last_rate_that_reached_and_the_first_that_miss
 def test_points_beyond_the_first_miss_change_nothing(points: dict[float, float], target: float) -> None:
     missed = min((rate for rate, share in points.items() if share < target), default=math.inf)
     kept = {rate: share for rate, share in points.items() if rate <= missed}
-    assert goodput_of(points.items(), target=target) == goodput_of(kept.items(), target=target)
+    assert Goodput.first_crossing(points.items(), target=target) == Goodput.first_crossing(kept.items(), target=target)

@@ -8,17 +8,18 @@ import asyncio
 import hashlib
 import itertools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from hpcserve.engines import read_counters
-from hpcserve.nouns import Endpoint, Handoff, PathCost, Plan, Role, RouterState
+from hpcserve.nouns import Endpoint, Handoff, PathCost, Plan, Role, RouterState, Workload
 from hpcserve.router.arrivals import Arrivals
 from hpcserve.router.counters import CounterReader
 from hpcserve.router.desk import Desk, Limits
+from hpcserve.router.keys import KeyRing
 from hpcserve.router.ledger import Finding
 from hpcserve.router.log import Log
 from hpcserve.router.metrics import Metrics
@@ -31,6 +32,7 @@ from tests import synthetic
 KEY = "sk-job"
 ENGINE_KEY = "sk-engine"
 MODEL = "tiny"
+WORKLOAD = Workload(input_tokens=512, output_tokens=64)
 Header = dict[str, str]
 
 
@@ -368,7 +370,14 @@ def request(method: str, path: str, body: Any = None, **headers: str) -> bytes:
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + raw
 
 
-def plan_of(engines: list[FakeEngine], transfer_ms: dict[tuple[str, str], float] | None = None) -> Plan:
+class Seat(Protocol):
+    """A worker as far as a plan is concerned."""
+
+    id: str
+    role: Role
+
+
+def plan_of(engines: Sequence[Seat], transfer_ms: dict[tuple[str, str], float] | None = None) -> Plan:
     plan = synthetic.plan()
     workers = tuple(plan.workers[0].model_copy(update={"id": engine.id, "role": engine.role}) for engine in engines)
     path = plan.paths[0]
@@ -427,13 +436,13 @@ class Rig:
         arrivals = Arrivals(self.counters, apart_s=0.02)
         self._stack.push_async_callback(arrivals.close)
         self.desk = Desk(
-            roster=Roster(plan_of(self.engines, self._transfer_ms), model=MODEL),
+            roster=Roster(plan_of(self.engines, self._transfer_ms), model=MODEL, workload=WORKLOAD),
             pools=self.pools,
             metrics=Metrics(),
             log=Log(open_null()),
             limits=self._limits,
             now_s=loop.time,
-            key_digest=hashlib.sha256(KEY.encode()).digest(),
+            keys=KeyRing(KEY.encode()),
             engine_key=ENGINE_KEY.encode(),
             arrivals=arrivals,
         )
@@ -484,6 +493,7 @@ class Rig:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(self._sweep_s)
+            self.desk.turns.seen(self.desk.now_s())
             for timed in tuple(self.desk.timed):
                 timed.check_time(self.desk.now_s())
             for session in tuple(self.sessions):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def until(wanted: Callable[[], Any], *, within_s: float = 20.0) -> Any:
     while True:
         try:
             found = wanted()
-        except (httpx.HTTPError, OSError, ValueError):
+        except (httpx.HTTPError, HTTPException, OSError, ValueError):
             found = None
         if found:
             return found
@@ -42,11 +43,22 @@ def until(wanted: Callable[[], Any], *, within_s: float = 20.0) -> Any:
         time.sleep(0.02)
 
 
+def _is_healthy(port: int) -> bool:
+    """Without httpx, whose every client reads the certificates of the world anew."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
 class Job:
     """A job directory with two simulated engines, and what starts a router on it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, lease_s: int = 4) -> None:
         self.directory = directory
+        self.lease_s = lease_s
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -55,20 +67,40 @@ class Job:
         (directory / "keys" / "api.key").write_text("sk-job\n")
         (directory / "keys" / "engine.key").write_text(ENGINE_KEY + "\n")
         (directory / "plan.json").write_bytes(encode_record(synthetic.plan()))
-        (directory / "service.yaml").write_text(encode_yaml(synthetic.service(engine="sim", kv_lease_s=4)))
+        (directory / "service.yaml").write_text(encode_yaml(synthetic.service(engine="sim", kv_lease_s=lease_s)))
         self.log = (directory / "router.log").open("wb")
 
-    def start_engine(self, role: Role, generation: str, *words: str) -> subprocess.Popen[bytes]:
-        port, side = free_port(), free_port()
+    def start_engine(
+        self,
+        role: Role,
+        generation: str,
+        *words: str,
+        model: str = "tiny",
+        events: bool = False,
+        number: int = 0,
+        ports: tuple[int, int] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start one and announce it. `ports`: of its HTTP and its side channel; None: any two."""
+        port, side = ports or (free_port(), free_port())
+        told, repeated = (free_port(), free_port()) if events else (None, None)
+        if events:
+            config = {
+                "enable_kv_cache_events": True,
+                "publisher": "zmq",
+                "endpoint": f"tcp://*:{told}",
+                "replay_endpoint": f"tcp://*:{repeated}",
+            }
+            words = (*words, "--kv-events-config", json.dumps(config), "--sim-model-tokenizer")
         kind = "kv_producer" if role == Role.PREFILL else "kv_consumer"
         transfer = {
             "kv_connector": "NixlConnector",
             "kv_role": kind,
-            "kv_connector_extra_config": {"kv_lease_duration": 4},
+            "kv_connector_extra_config": {"kv_lease_duration": self.lease_s},
         }
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "hpcserve.simengine", "serve", "tiny", "--port", str(port)),
+                *(sys.executable, "-m", "hpcserve.simengine", "serve", model, "--port", str(port)),
+                *("--served-model-name", "tiny"),
                 *("--sim-kv-bytes-per-token", "23040", "--kv-transfer-config", json.dumps(transfer)),
                 *words,
             ],
@@ -82,9 +114,9 @@ class Job:
             stderr=self.log,
         )
         self.processes.append(process)
-        until(lambda: httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200)
+        until(lambda: _is_healthy(port), within_s=600)
         endpoint = Endpoint(
-            id=f"{role}-0",
+            id=f"{role}-{number}",
             generation=generation,
             role=role,
             url=f"http://127.0.0.1:{port}",
@@ -93,21 +125,27 @@ class Job:
             model="tiny",
             engine="sim",
             engine_version="1",
-            handoff=synthetic.handoff(connector_version="sim", lease_s=4),
+            handoff=synthetic.handoff(connector_version="sim", lease_s=self.lease_s),
             max_model_len=2048,
+            events_url=f"tcp://127.0.0.1:{told}" if events else None,
+            events_replay_url=f"tcp://127.0.0.1:{repeated}" if events else None,
             simulated=True,
         )
         write_record(self.directory / "endpoints" / f"{endpoint.id}.json", endpoint)
         return process
 
-    def start_router(self, *words: str) -> subprocess.Popen[bytes]:
+    def start_router(self, *words: str, door: socket.socket | None = None) -> subprocess.Popen[bytes]:
+        """`door`: the socket to listen on, which outlives the router, as the agent's does."""
+        inherited = () if door is None else (door.fileno(),)
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "hpcserve.router", "--job", str(self.directory), "--node", "node01"),
                 *("--host", "127.0.0.1", "--port", str(self.port), *words),
+                *(word for number in inherited for word in ("--socket", str(number))),
             ],
             stdout=self.log,
             stderr=subprocess.STDOUT,
+            pass_fds=inherited,
         )
         self.processes.append(process)
         return process
@@ -117,7 +155,7 @@ class Job:
         return endpoint["url"]
 
     def ready(self) -> bool:
-        return httpx.get(f"{self.url}/health").status_code == 200
+        return _is_healthy(self.port)
 
     def state(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.directory / "router.state.json").read_text())

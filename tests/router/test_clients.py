@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hpcserve.nouns import Role
 from hpcserve.router.desk import Limits
+from hpcserve.router.keys import KeyRing
 from tests.router.fakes import KEY, FakeEngine, Rig, prompt_of, request, tokens_of
 
 BODY: dict[str, Any] = {"model": "tiny", "prompt": "a b c d e f", "max_tokens": 2}
@@ -36,6 +37,7 @@ def test_routes() -> None:
     wanted = {
         ("GET", "/v1/models"): 200,
         ("GET", "/health"): 200,
+        ("GET", "/live"): 200,
         ("GET", "/metrics"): 200,
         ("POST", "/v1/responses"): 404,
         ("POST", "/inference/v1/generate"): 404,
@@ -59,6 +61,19 @@ def test_routes() -> None:
                     assert answer.error["message"]
             assert [engine.legs() for engine in rig.engines] == [["prefill"], ["decode"]]
             assert rig.engines[0].calls[0].path == "/v1/completions"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/nope"])
+def test_an_answer_to_head_has_no_body(path: str) -> None:
+    async def run() -> None:
+        async with Rig() as rig:
+            client = await rig.connect()
+            await client.write(request("HEAD", path) + request("GET", "/live"))
+            head = await client.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 40")
+            assert (await client.answer()).json == {"status": "live"}
 
     asyncio.run(run())
 
@@ -173,6 +188,7 @@ BAD_BODIES = {
     "stream is a word": b'{"prompt":"x","stream":"yes"}',
     "stream is a number": b'{"prompt":"x","stream":1}',
     "model is a number": b'{"model":7,"prompt":"x"}',
+    "transfer in extra arguments": b'{"model":"tiny","prompt":"x","n":2,"vllm_xargs":{"kv_transfer_params":""}}',
 }
 
 
@@ -229,6 +245,20 @@ def test_expect_100_continue() -> None:
             await client.write(head.replace(b"100-continue", b"miracles") + b"\r\n\r\n")
             assert (await client.answer()).status == 417
             assert await client.is_closed()
+
+    asyncio.run(run())
+
+
+def test_an_http_1_0_client_is_told_of_no_continue() -> None:
+    async def run() -> None:
+        async with Rig() as rig:
+            client = await rig.connect()
+            whole = request("POST", "/v1/completions", BODY, Expect="100-continue").replace(b"HTTP/1.1", b"HTTP/1.0")
+            await client.write(whole[:-1])
+            await asyncio.sleep(0.05)
+            await client.write(whole[-1:])
+            answer = await client.answer()
+            assert (answer.text, answer.interim) == (RIGHT, [])
 
     asyncio.run(run())
 
@@ -329,6 +359,7 @@ def test_pipelined_requests_are_answered_in_their_order() -> None:
 BAD_HTTP = {
     "both lengths": b"POST /health HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": b"POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "a length of 4,401 digits": b"POST /v1/completions HTTP/1.1\r\nContent-Length: " + b"0" * 4400 + b"2\r\n\r\n{}",
     "signed length": b"POST /v1/completions HTTP/1.1\r\nContent-Length: +2\r\n\r\n{}",
     "space before colon": b"POST /v1/completions HTTP/1.1\r\nContent-Length : 2\r\n\r\n{}",
     "bare line feeds": b"POST /v1/completions HTTP/1.1\nContent-Length: 2\n\n{}",
@@ -464,5 +495,24 @@ def test_draining_refuses_new_requests_and_finishes_old_ones() -> None:
             gate.set()
             assert (await old.answer()).text == RIGHT
             assert await old.is_closed()
+
+    asyncio.run(run())
+
+
+def test_a_head_that_was_right_is_judged_anew_with_other_keys_or_another_head() -> None:
+    async def run() -> None:
+        async with Rig() as rig:
+            client = await rig.connect()
+
+            async def status(**headers: str) -> int:
+                await client.post("/v1/completions", BODY, **headers)
+                return (await client.answer()).status
+
+            assert [await status(), await status(), await status(Authorization="Bearer no")] == [200, 200, 401]
+            assert [await status(), await status(Content_Encoding="br"), await status()] == [200, 415, 200]
+            rig.desk.keys = KeyRing(b"another")
+            assert [await status(), await status()] == [401, 401]
+            rig.desk.keys = KeyRing(KEY.encode())
+            assert await status() == 200
 
     asyncio.run(run())

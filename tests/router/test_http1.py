@@ -2,8 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcserve.router.chunked import ChunkedBody
 from hpcserve.router.first_token import FirstToken, StreamStart
-from hpcserve.router.http1 import BadMessageError, ChunkedBody, Request, RequestReader, parse_response_head
+from hpcserve.router.http1 import RequestReader
+from hpcserve.router.request import BadMessageError, Request
+from hpcserve.router.response import parse_response_head
 from tests.router.fakes import event, events_of
 
 HEAD = (
@@ -44,13 +47,39 @@ def test_pipelined_requests_in_any_pieces(messages: list[bytes], data: st.DataOb
     assert read(pieces) == [request for message in messages for request in read([message])]
 
 
+def test_many_small_chunks_are_no_extensions_however_they_come() -> None:
+    parts = b"1;a=b\r\ny\r\n" * 500 + b"%x\r\n%b\r\n0\r\n\r\n" % (450, b"z" * 450)
+    message = b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + parts
+    for size in (1, 7, 3000, len(message)):
+        (request,) = read([message[at : at + size] for at in range(0, len(message), size)])
+        assert (request.body_bytes, request.complete) == (950, True)
+
+
+TRAILERS = b"Host: b\r\nauthorization: Bearer other\r\nX-Request-Id: c\r\nExpect: d\r\n"
+
+
+def test_trailers_change_nothing_of_what_the_head_said() -> None:
+    head = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer one\r\nTransfer-Encoding: chunked\r\n\r\n"
+    message = head + b"2\r\n{}\r\n0\r\n" + TRAILERS + b"\r\n"
+    for size in (1, 7, len(message)):
+        first, second = read([(message + HEAD)[at : at + size] for at in range(0, len(message + HEAD), size)])
+        assert first.headers == {b"host": b"a", b"authorization": b"Bearer one", b"transfer-encoding": b"chunked"}
+        assert (bytes(first.body), first.complete) == (b"{}", True)
+        assert second.headers[b"host"] == b"x"
+
+
 def test_limits_hold_in_any_pieces() -> None:
     for size in (1, 7, 5000):
         for message, status in (
             (b"GET /x HTTP/1.1\r\nA: " + b"y" * 3000 + b"\r\n\r\n", 431),
             (b"GET /" + b"y" * 3000 + b" HTTP/1.1\r\n\r\n", 431),
             (b"POST /x HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + b"y" * 2000, 413),
+            (b"POST /x HTTP/1.1\r\nContent-Length: " + b"0" * 15 + b"1\r\n\r\ny", 400),
             (b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\ny\r\n" * 2000, 413),
+            (b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"a" * 20_000, 400),
+            (b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"0" * 20_000 + b"1\r\nx", 400),
+            (b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + (b"1;" + b"a" * 98 + b"\r\ny\r\n") * 200, 400),
+            (b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"T: u\r\n" * 20, 431),
         ):
             reader = RequestReader(header_limit_bytes=2000, body_limit_bytes=1000)
             for place in range(0, len(message), size):
@@ -173,6 +202,28 @@ def test_response_heads() -> None:
             parse_response_head(bad)
 
 
+@pytest.mark.parametrize(
+    ("version", "lines", "stays"),
+    [
+        (b"1.1", b"", True),
+        (b"1.1", b"Connection: x", True),
+        (b"1.1", b"Connection: closed", True),
+        (b"1.1", b"Connection: CLOSE", False),
+        (b"1.1", b"Connection: close, x", False),
+        (b"1.1", b"Connection: x,\tclose ,", False),
+        (b"1.1", b"Connection: keep-alive, close", False),
+        (b"1.1", b"Connection: close\r\nConnection: x", False),
+        (b"1.0", b"", False),
+        (b"1.0", b"Connection: Keep-Alive, x", True),
+        (b"1.0", b"Connection: x\r\nConnection: keep-alive", True),
+        (b"1.0", b"Connection: keep-alive, close", False),
+    ],
+)
+def test_whether_an_engine_keeps_its_connection(version: bytes, lines: bytes, stays: bool) -> None:
+    head = b"HTTP/" + version + b" 200 OK\r\nContent-Length: 1" + (b"\r\n" + lines if lines else b"")
+    assert parse_response_head(head).keep_alive is stays
+
+
 ROLE = event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
 
 
@@ -207,3 +258,27 @@ def test_a_stream_has_its_first_token_at_its_first_token() -> None:
         start = StreamStart()
         verdicts = [start.feed(each) for each in events_of([" a", " b"], chat=chat)]
         assert verdicts.index(FirstToken.CAME) == place
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=30), st.binary(min_size=1, max_size=40).map(lambda part: b"%x\r\n%b\r\n" % (len(part), part))
+    )
+)
+def test_what_passes_for_one_chunk_is_one(data: bytes) -> None:
+    body, payload = ChunkedBody(), list[bytes]()
+    if ChunkedBody().is_next_chunk(data):
+        assert body.feed(data, payload) == 0
+        assert body.at_boundary
+        assert (len(payload), b"%x\r\n%b\r\n" % (len(payload[0]), payload[0])) == (1, data)
+
+
+def test_what_looks_like_a_chunk_within_another_is_none() -> None:
+    chunk = b"1\r\nx\r\n"
+    assert ChunkedBody().is_next_chunk(chunk)
+    for begun in (b"20\r\nabc", b"2", b"2\r", b"5\r\nhello\r", b"0\r\n"):
+        body = ChunkedBody()
+        body.feed(begun)
+        assert not body.is_next_chunk(chunk)
+    for other in (b"1\r\nx\n\n", b"01\r\nx\r\n", b"+1\r\nx\r\n", b"1\r\nxy\r\n", chunk + b"0\r\n\r\n", b"\r\n", b""):
+        assert not ChunkedBody().is_next_chunk(other)

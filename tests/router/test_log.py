@@ -30,6 +30,56 @@ def test_no_key_no_prompt_and_no_answer_is_in_the_log() -> None:
         assert secret not in text
 
 
+def test_a_full_disk_loses_lines_and_no_request() -> None:
+    async def run() -> None:
+        async with Rig() as rig:
+            rig.desk.log = Log(full)
+            for number in range(511):  # the line of the request is the one that makes it write
+                rig.desk.log.event(f"event {number}")
+            assert (await asyncio.wait_for(rig.ask("/v1/completions", BODY), 5)).status == 200
+            await rig.settle()
+            rig.desk.log.event("x")
+            rig.desk.log.flush()
+
+    full = os.open("/dev/full", os.O_WRONLY)
+    asyncio.run(run())
+    os.close(full)
+
+
+def test_what_was_lost_is_counted_and_a_torn_line_is_ended() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)  # a full pipe stands for a full disk: a part of the data is written, then none
+    os.set_blocking(read, False)
+    log = Log(write)
+    for text in ("long " + "x" * (1 << 20), "lost"):
+        log.event(text)
+        log.flush()
+    while _read(read):
+        pass
+    log.event("found")
+    log.event("again")
+    log.flush()
+    log.event("later")
+    log.flush()
+    begun, *lines = _read(read).decode().splitlines()
+    assert begun == ""
+    assert [line.partition(" ")[2] for line in lines] == [
+        "log: 2 lines could not be written",
+        "found",
+        "again",
+        "later",
+    ]
+    os.close(write)
+    os.close(read)
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 1 << 20)
+    except BlockingIOError:
+        return b""
+
+
 async def _refuse(call: Any, writer: asyncio.StreamWriter) -> bool:
     writer.write(b"HTTP/1.1 500 No\r\ncontent-length: %d\r\n\r\n" % len(call.raw) + call.raw)
     await writer.drain()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import time
 from collections import Counter
 from typing import Any
@@ -82,29 +83,30 @@ def test_the_openai_clients_retries_carry_requests_over_restarts(job: Job) -> No
     openai = pytest.importorskip("openai")
     job.start_engine(Role.PREFILL, "p1")
     decode = job.start_engine(Role.DECODE, "d1")
-    router = job.start_router()
-    until(job.ready)
-    client = openai.OpenAI(base_url=f"{job.url}/v1", api_key="sk-job")
+    with socket.create_server(("127.0.0.1", job.port)) as door:  # the agent keeps it open
+        router = job.start_router(door=door)
+        until(job.ready)
+        client = openai.OpenAI(base_url=f"{job.url}/v1", api_key="sk-job")
 
-    def ask() -> str:
-        said: str = client.completions.create(**BODY).choices[0].text
-        return said
+        def ask() -> str:
+            said: str = client.completions.create(**BODY).choices[0].text
+            return said
 
-    right = ask()
-    # the only decode worker is gone: prefill workers serve whole, at the first try
-    decode.kill()
-    decode.wait()
-    answer: Any = job.ask()
-    assert (answer.status_code, answer.headers["x-hpcserve-route"]) == (200, "prefill-0")
-    assert ask() == right
-    (job.directory / "endpoints" / "decode-0.json").unlink()
-    time.sleep(1.5)
-    assert ask() == right
-    # the router is gone and comes back as its agent would bring it
-    router.kill()
-    router.wait()
-    job.start_router()
-    assert ask() == right
+        right = ask()
+        # the only decode worker is gone: prefill workers serve whole, at the first try
+        decode.kill()
+        decode.wait()
+        answer: Any = job.ask()
+        assert (answer.status_code, answer.headers["x-hpcserve-route"]) == (200, "prefill-0")
+        assert ask() == right
+        (job.directory / "endpoints" / "decode-0.json").unlink()
+        time.sleep(1.5)
+        assert ask() == right
+        # the router is gone and comes back as its agent would bring it
+        router.kill()
+        router.wait()
+        job.start_router(door=door)
+        assert ask() == right
     # the service is ending or nobody is there: the refusal says when to come again, as that client reads it
     (job.directory / "endpoints" / "prefill-0.json").unlink()
     refused = until(lambda: answer if (answer := job.ask()).status_code == 503 else None)

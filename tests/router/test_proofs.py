@@ -9,8 +9,9 @@ from hpcserve.router.desk import Limits
 from hpcserve.router.main import handoff_limit_s
 from hpcserve.router.proof_text import Completion, Likeness, compare, proof_prompt
 from hpcserve.router.roster import Roster
+from hpcserve.routing import Preferences, preferences_of
 from tests import synthetic
-from tests.router.fakes import Call, FakeEngine, Rig, plan_of, send, whole_answer
+from tests.router.fakes import WORKLOAD, Call, FakeEngine, Rig, plan_of, send, whole_answer
 
 BODY = {"model": "tiny", "prompt": "a b c", "max_tokens": 2}
 
@@ -145,13 +146,13 @@ def test_workers_without_a_proof_come_first_and_proofs_outlive_the_router() -> N
             assert rig.state().waiting_for == ()
             assert len(list(rig.desk.roster.candidates(0.0))) == 2
             proofs = rig.state().proofs
-            again = Roster(plan_of(engines), model="tiny")
+            again = Roster(plan_of(engines), model="tiny", workload=WORKLOAD)
             again.take(tuple(engine.endpoint for engine in engines))
             assert not again.ready
             again.take_over(proofs)
             assert again.ready
             engines[0].generation = "g2"
-            again = Roster(plan_of(engines), model="tiny")
+            again = Roster(plan_of(engines), model="tiny", workload=WORKLOAD)
             again.take(tuple(engine.endpoint for engine in engines))
             again.take_over(proofs)
             assert len(again.proofs()) == 1
@@ -319,3 +320,18 @@ def test_the_limit_of_a_handoff() -> None:
     assert limit(handoff_timeout_s=20.0) == 15
     assert limit(lease_rule=False) is None
     assert limit(lease_rule=False, handoff_timeout_s=20.0) == 20
+
+
+def test_what_the_service_file_says_of_choosing() -> None:
+    service = synthetic.service()
+    assert preferences_of(service) == Preferences(), "nothing is refused, everything is split"
+    settings = {"overlap_weight": 2.0, "temperature": 0.1, "split": "when-cheaper", "borrow": "when-cheaper"}
+    settings |= {"refuse_beyond_slo": 3.0}
+    changed = service.model_copy(update={"router": service.router.model_copy(update=settings)})
+    assert preferences_of(changed) == Preferences(
+        overlap_weight=2.0,
+        temperature=0.1,
+        split_when_cheaper=True,
+        borrow_when_cheaper=True,
+        ttft_limit_ms=3 * service.slo.ttft_ms,
+    )

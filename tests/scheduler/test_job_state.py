@@ -14,6 +14,7 @@ from typing import Literal
 
 import pytest
 
+from hpcserve.cli.status import shown_state
 from hpcserve.discovery import write_record
 from hpcserve.errors import NotFoundError, UnverifiedError
 from hpcserve.nouns import (
@@ -28,6 +29,7 @@ from hpcserve.nouns import (
     WorkerState,
 )
 from hpcserve.scheduler import SchedulerState, find_job, job_state, list_jobs, router_answers
+from hpcserve.wire import decode_record
 from tests.golden.cases import case
 
 HANDLE = JobHandle(name="sim-1", launcher="slurm", id="7", directory="/j/sim-1", submitted_utc="now")
@@ -116,6 +118,17 @@ def test_a_proof_of_a_router_that_does_not_answer_is_not_enough(directory: Path)
     assert (state.phase, state.reason) == (JobPhase.DEGRADED, "the router does not answer")
 
 
+def test_doubts_about_kv_events_are_shown_and_make_nobody_unready(directory: Path) -> None:
+    whole(directory)
+    path = directory / "router.state.json"
+    doubt = "prefill-0: no KV events come"
+    said = decode_record(RouterState, path.read_bytes()).model_copy(update={"kv_doubts": (doubt,)})
+    write_record(path, said)
+    state = look(directory)
+    assert (state.phase, state.kv_doubts) == (JobPhase.READY, (doubt,))
+    assert f"KV events: {doubt}" in shown_state(state)
+
+
 def test_a_job_that_has_ended_is_never_ready(directory: Path) -> None:
     whole(directory)
     ended = SchedulerState(word="TIMEOUT", phase="ended", reason="its time was up", source="squeue")
@@ -129,6 +142,29 @@ def test_a_missing_worker_degrades_what_is_served(directory: Path) -> None:
     worker(directory, "decode-0", "starting")
     state = look(directory)
     assert (state.phase, state.reason) == (JobPhase.DEGRADED, "decode-0: starting")
+
+
+def test_a_worker_that_only_the_router_misses_degrades_what_is_served(directory: Path) -> None:
+    """Its node was lost: its agent's last word is still `ready`."""
+    whole(directory)
+    router(directory, ready=True, waiting="prefill-0: does not answer")
+    state = look(directory)
+    assert (state.phase, state.reason) == (JobPhase.DEGRADED, "prefill-0: does not answer")
+
+
+@pytest.mark.parametrize(("blocks", "files"), [(0, 1000), (1000, 0)])
+def test_a_full_disk_is_named_by_who_looks_as_nothing_there_can(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, files: int
+) -> None:
+    assert look(directory).reason == "prefill-0: waiting, decode-0: waiting"
+    full = os.statvfs_result((4096, 4096, 9000, blocks, blocks, 9000, files, files, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _path: full)
+    state = look(directory)
+    told = f"the disk of {directory} is full, nothing more can be written there"
+    assert (state.phase, state.reason) == (JobPhase.STARTING, f"{told}; prefill-0: waiting, decode-0: waiting")
+    whole(directory)
+    assert (look(directory).phase, look(directory).reason) == (JobPhase.READY, "")
+    assert look(directory, answers=False).reason == f"{told}; the router does not answer"
 
 
 def test_the_jobs_own_failure_comes_before_what_slurm_says(directory: Path) -> None:

@@ -42,6 +42,10 @@ def word(handle: JobHandle) -> str:
     return launcher_for("local").state(handle).word
 
 
+def reason(handle: JobHandle) -> str:
+    return launcher_for("local").state(handle).reason
+
+
 def test_a_job_runs_in_its_own_session_with_the_log_in_its_directory(tmp_path: Path) -> None:
     made = submitted(tmp_path / "a b'$x", 'echo "session $(ps -o sid= -p $$ | tr -d " ")"; sleep 30 & wait')
     pid = int(made.id.split("-")[1])
@@ -89,8 +93,10 @@ def test_orphans_of_a_killed_leader_are_ended_too(tmp_path: Path) -> None:
     os.kill(int(made.id.split("-")[1]), signal.SIGKILL)
     until(lambda: word(made) == "FAILED")
     assert marked("HPCSERVE_JOB", str(tmp_path))
+    assert "1 of its processes still run: `hpcserve cancel chat-1` ends them" in reason(made)
     launcher_for("local").cancel(made)
     assert marked("HPCSERVE_JOB", str(tmp_path)) == frozenset()
+    assert reason(made) == "its leader was killed before it could end the job"
 
 
 def handle(directory: Path, identity: str) -> JobHandle:

@@ -9,6 +9,7 @@ from hpcserve.scheduler.slurm_text import (
     array_tasks,
     explain_refusal,
     is_unknown_job,
+    job_row,
     parse_sacct,
     parse_squeue,
     parse_submitted,
@@ -174,3 +175,34 @@ def test_the_environment_keeps_what_finds_the_controller_and_nothing_of_an_outer
         "SLURM_CLUSTERS": "main",
         "HPCSERVE_SITE": "onebox",
     }
+
+
+def test_the_components_of_a_heterogeneous_job_are_one_job_in_its_first_ones_state() -> None:
+    rows = parse_squeue(
+        "70+0|RUNNING|None|x1|2026-03-01T09:00:00\n"
+        "7+10|RUNNING|None|c1|2026-03-01T10:00:00\n"
+        "7+2|CANCELLED|None|b1|2026-03-01T10:00:00\n"
+        "7+0|RUNNING|None|a[1-2]|2026-03-01T10:00:00\n"
+    )
+    row = job_row(rows, "7")
+    assert row is not None
+    assert (row.id, row.state, row.reason) == ("7", "RUNNING", "None")
+    assert row.nodes == ("a1", "a2", "b1", "c1")
+    assert job_row(rows, "8") is None
+
+
+def test_a_heterogeneous_job_waits_for_what_its_last_component_waits_for() -> None:
+    rows = parse_squeue("7+0|PENDING|None||2026-03-01T10:00:00\n7+1|PENDING|Resources||2026-03-01T12:00:00\n")
+    row = job_row(rows, "7")
+    assert row is not None
+    assert (row.state, row.reason, row.start) == ("PENDING", "Resources", "2026-03-01T12:00:00")
+
+
+def test_accounting_of_a_heterogeneous_job_is_its_scripts() -> None:
+    text = (
+        "JobID|State|ExitCode|NodeList|Start\n7+0|FAILED|3:0|a1|x\n7+0.batch|FAILED|3:0|a1|x\n"
+        "7+0.0|COMPLETED|0:0|a1|x\n7+1|COMPLETED|0:0|b1|x\n7+1.0|COMPLETED|0:0|b1|x\n"
+    )
+    row = job_row(parse_sacct(text), "7")
+    assert row is not None
+    assert (row.state, row.exit_code, row.nodes) == ("FAILED", 3, ("a1", "b1"))

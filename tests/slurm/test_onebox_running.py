@@ -169,8 +169,10 @@ def test_killed_daemons_come_back_and_the_job_lives_on(clusters: Clusters) -> No
     squeue = ("exec", "squeue", "-h", "-j", job, "-o", "%T")
     while clusters.run(*squeue).stdout != "RUNNING\n":
         time.sleep(0.1)
-    # slurmctld writes its jobs down a few seconds after a change; what it has not written it forgets.
+    # slurmctld writes its jobs down a few seconds after a change; what it has not written it forgets. The comment is a
+    # change after which nothing of the start is unwritten.
     began = time.time()
+    clusters.run("exec", "scontrol", "update", f"jobid={job}", "comment=written")
     while (clusters.directory / "onebox/state/job_state").stat().st_mtime < began:
         time.sleep(0.1)
     for daemon in ("munged", "slurmctld", "slurmd.node01", "slurmd.node03"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from slurm.onebox.layout import CPUS_PER_NODE, Options, host_list, lay_out
+from slurm.onebox.layout import CPUS_PER_NODE, MEMORY_PER_NODE_MB, Options, host_list, lay_out
 
 SITE = Path(__file__).resolve().parents[2] / "site_configs/onebox.yaml"
 
@@ -24,6 +24,7 @@ def test_the_site_file_says_what_the_default_cluster_is() -> None:
         assert leaf["uplink"]["nominal_gb_per_s"] * 8e9 == chosen.uplink_rate_bit_per_s
     slot = site["node_types"]["slot"]
     assert slot["cores"] == CPUS_PER_NODE
+    assert slot["memory_gib"] == round(MEMORY_PER_NODE_MB / 1024, 1)  # slurm.conf(5), RealMemory: MB, which are MiB
     assert slot["gpu"]["count"] == chosen.gpus
     assert [nic["rate"]["nominal_gb_per_s"] * 8e9 for nic in slot["nics"]] == [chosen.node_rate_bit_per_s]
     ends = {link.near.device for link in cluster.links if link.name in {node.name for node in cluster.nodes}}

@@ -1,4 +1,5 @@
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from hpcserve.deploy import ModelFiles, Planned
 from hpcserve.errors import HpcserveError, PlacementError, SchedulerError
 from hpcserve.fabric import fabric_of
 from hpcserve.model import shape_of
-from hpcserve.nouns import Distance, RatePoint, Run, Site, SlurmDialect, Sweep, SweepPlacement
+from hpcserve.nouns import Distance, JobHandle, RatePoint, Run, Site, SlurmDialect, Sweep, SweepPlacement
 from hpcserve.placement import place
 from hpcserve.render import directive_lines
 from hpcserve.sweep import Results, points_of, share
 from hpcserve.sweep.executors import executor_for, explain_failure, parameters_of
 from hpcserve.sweep.grid import CONFIG, missing_points
 from hpcserve.sweep.shared import shared_plan
+from hpcserve.sweep.submitted import paths_of
 from tests.synthetic import rate_run, service, site
 
 _NEAR = SweepPlacement(name="near", mode="disaggregated", distance=Distance.SAME_LEAF)
@@ -124,6 +126,29 @@ def test_a_torn_run_file_counts_as_not_measured_and_is_told(tmp_path: Path) -> N
     assert list(results.unreadable()) == ["near.rate-3"]
 
 
+@pytest.mark.parametrize("name", ["job.json", "order.json"])
+def test_a_torn_record_of_the_sweep_is_told_with_what_to_do(tmp_path: Path, name: str) -> None:
+    results = Results(folder=tmp_path / "results")
+    results.make()
+    (tmp_path / "results" / name).write_text('{"schema": "hpcserve.', encoding="utf-8")
+    read = results.read_job if name == "job.json" else results.read_order
+    with pytest.raises(HpcserveError, match=rf"{name}: not a .*; choose another --results, or remove that file"):
+        read()
+
+
+def test_a_job_with_the_id_of_an_earlier_one_has_not_ended_before_it_began(tmp_path: Path) -> None:
+    """Slurm on one machine counts its jobs from 1 again when the cluster is made anew."""
+    results = Results(folder=tmp_path / "results")
+    results.make()
+    handle = JobHandle(name="demo", launcher="slurm", id="1", directory=str(tmp_path), submitted_utc="2026-01-01")
+    ended = paths_of(handle, results)
+    ended.result_pickle.write_bytes(b"")
+    ended.stderr.write_text("what it said", encoding="utf-8")
+    results.forget_endings()
+    assert not ended.result_pickle.exists()
+    assert ended.stderr.exists()
+
+
 def test_near_and_far_share_two_nodes_of_one_leaf_and_one_of_another() -> None:
     orders = share(_sweep(_NEAR, _FAR, _ONE), _planned())
     nodes = shared_plan(orders).ask.nodelist
@@ -151,6 +176,14 @@ def test_a_placement_that_the_site_cannot_realise_says_why_and_the_others_go_on(
     assert shared_plan((near, far)).ask.nodelist == ("node01", "node02")
     with pytest.raises(PlacementError, match="no placement of the sweep can be realised: far"):
         shared_plan((far,))
+
+
+def test_a_service_over_several_partitions_is_refused() -> None:
+    planned = _planned()
+    first, *others = planned.service.pools
+    apart = planned.service.model_copy(update={"pools": (first.model_copy(update={"partition": "b"}), *others)})
+    with pytest.raises(PlacementError, match="uses partitions b and all, and a sweep has one allocation"):
+        share(_sweep(), replace(planned, service=apart))
 
 
 _DIALECTS = [

@@ -51,6 +51,28 @@ def test_plain_values() -> None:
 
 
 @pytest.mark.parametrize(
+    ("schema", "remedy"),
+    [
+        ("hpcserve.service/1", "this is a service file, name a site file"),
+        ("hpcserve.site/2", "use the hpcserve that this file was written for"),
+    ],
+)
+def test_a_file_of_another_schema_is_one_mistake(schema: str, remedy: str) -> None:
+    with pytest.raises(InputError) as caught:
+        decode_yaml(Site, f"name: chat\nschema: {schema}\npools: []\n", source="f.yaml")
+    (mistake,) = caught.value.mistakes
+    assert str(mistake).startswith(f'f.yaml:2:9: `schema` is text "{schema}"; hpcserve.site/1 was wanted; {remedy}')
+
+
+def test_a_schema_of_nothing_hides_no_other_mistake() -> None:
+    with pytest.raises(InputError) as caught:
+        decode_yaml(Site, "name: chat\nschema: hpcserve.sit/1\npools: []\n", source="f.yaml")
+    told = [str(mistake) for mistake in caught.value.mistakes]
+    assert any("did you mean `hpcserve.site/1`?" in line for line in told)
+    assert any("unknown key `pools`" in line for line in told)
+
+
+@pytest.mark.parametrize(
     "word", ["no", "on", "yes", "Off", "1:30:00", "012", "1e3", "0x10", "2024-01-01", ".inf", "1_000"]
 )
 def test_what_yaml_1_1_would_turn_into_something_else_stays_text(word: str) -> None:

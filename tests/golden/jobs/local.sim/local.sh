@@ -1,7 +1,7 @@
 #!/bin/bash
 # sim-1: service sim on site local
 #
-# sim on local: disaggregated, as asked for, before nodes are granted
+# sim on local: disaggregated, before nodes are granted
 #
 # loopback
 # ├─ local1  [P0]  router
@@ -18,9 +18,9 @@
 # Rate same-leaf: NIXL over UCX TCP inside one 2-core machine, unshaped: 1.8 to 2.6 Gbit/s measured with 47 MB reads
 #
 # Verdict (asked for: disaggregated; served: disaggregated):
-#   the KV of 512 input tokens, 11.80 MB, takes 51.9 ms from prefill-0 to decode-0, the slowest path (same-leaf, 0.2275 GB/s)
-#   unknown whether that pays: it does if the prefill of 32 tokens takes more than 518.5 ms; workload.prefill_tokens_per_s (measured) would tell
-#   until then aggregated serving is the safe choice
+#   serve aggregated until the prefill speed is known: separating pays if the prefill of 32 tokens takes more than 518.5 ms; workload.prefill_tokens_per_s (measured) or a latency model (--latency) would tell
+#   the KV of 512 input tokens, 11.80 MB, takes 51.9 ms (predicted) from prefill-0 to decode-0, the slowest path (same-leaf, 0.2275 GB/s: NIXL over UCX TCP inside one 2-core machine, unshaped: 1.8 to 2.6 Gbit/s measured with 47 MB reads)
+#   prefix reuse first: 93.8% of the input is a cached prefix; only 32 tokens are computed, and the KV of 512 would move: keep requests where their prefix is (KV-aware routing, offload)
 #
 # Where Slurm leaves the choice, other nodes of the same kind may be granted: plan.json then says which.
 #
@@ -32,16 +32,19 @@ cd -- /shared/jobs/sim-1 || exit 1
 
 # Started a second time, it must not read what its first life left.
 rm -f -- exit.json failed.json stop.json decided.json plan.json router.json router.state.json router.leader \
-  nodes/*.json endpoints/*.json heartbeats/*.json workers/*.state.json
+  nodes/*.json refused/*.json endpoints/*.json heartbeats/*.json workers/*.state.json
 
 # The first node is the head: its agent places the workers and runs the router.
 export HPCSERVE_HEAD=local1 HPCSERVE_NODES=2
 agents=()
 stopping=no
 trap 'stopping=yes; kill -TERM "${agents[@]}" 2>/dev/null' TERM INT HUP
+# Killed itself, it takes its agents with it, where util-linux is there to see to that.
+with_me=()
+if command -v setpriv >/dev/null; then with_me=(setpriv --pdeathsig TERM); fi
 for node in local1 local2; do
   if [[ $stopping == yes ]]; then break; fi
-  HPCSERVE_NODE=$node bash agent.sh &
+  HPCSERVE_NODE=$node "${with_me[@]}" bash agent.sh &
   agents+=("$!")
 done
 if [[ $stopping == yes ]]; then kill -TERM "${agents[@]}" 2>/dev/null; fi # told before the last one's pid was known

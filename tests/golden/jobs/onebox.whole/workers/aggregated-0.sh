@@ -1,7 +1,7 @@
 #!/bin/bash
 # aggregated-0: aggregated worker on node01 of onebox, GPU 0, NIC data0, cores 0-7
 #
-# the service has no pools of prefill and decode workers: there is nothing to hand over
+# serve aggregated: the service has no pools of prefill and decode workers, nothing is handed over
 #
 # Started by the agent of node01. By hand, on node01:
 #   bash /shared/jobs/whole-1/workers/aggregated-0.sh

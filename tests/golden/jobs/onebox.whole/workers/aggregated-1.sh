@@ -1,7 +1,7 @@
 #!/bin/bash
 # aggregated-1: aggregated worker on node02 of onebox, GPU 0, NIC data0, cores 0-7
 #
-# the service has no pools of prefill and decode workers: there is nothing to hand over
+# serve aggregated: the service has no pools of prefill and decode workers, nothing is handed over
 #
 # Started by the agent of node02. By hand, on node02:
 #   bash /shared/jobs/whole-1/workers/aggregated-1.sh

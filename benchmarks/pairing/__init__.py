@@ -1,0 +1,1 @@
+"""What it is worth to pair workers by what lies between them."""

@@ -1,0 +1,1 @@
+"""What the simulator says beside what papers print: `python -m benchmarks.paper_reproductions`."""

@@ -1,0 +1,122 @@
+"""Prefill in one partition and decode in another, as one job of a real Slurm: run inside `slurm/cluster exec`."""
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpcserve.cli.program import run
+from hpcserve.nouns import JobHandle, JobState, Plan
+from hpcserve.site import expand_hosts
+from hpcserve.wire import decode_record
+from tests.deploy.conftest import model, service_file
+from tests.golden.cases import ROOT
+
+__all__ = ["model", "service_file"]
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+Captured = pytest.CaptureFixture[str]
+
+HOSTS = {"left": "node[01,03]", "right": "node[02,04]"}
+"""Two partitions beside `main`, each with a node under either leaf: one of each is free, whatever else runs."""
+
+
+def slurm(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+@pytest.fixture
+def partitions() -> Iterator[None]:
+    for name, hosts in HOSTS.items():
+        slurm("scontrol", "create", f"PartitionName={name}", f"Nodes={hosts}", "MaxTime=INFINITE", "State=UP")
+    yield
+    for name in HOSTS:
+        slurm("scontrol", "delete", f"PartitionName={name}")
+
+
+@pytest.fixture
+def handle(tmp_path: Path, service_file: Path, partitions: None, capsys: Captured) -> Iterator[JobHandle]:  # noqa: ARG001
+    """A service over both partitions that is ready."""
+    before, rest = (ROOT / "site_configs" / "onebox.yaml").read_text(encoding="utf-8").split("partitions:\n")
+    described = "".join(
+        f"  {name}: {{hosts: '{hosts}', max_time: 1-00:00:00, account_required: false}}\n"
+        for name, hosts in HOSTS.items()
+    )
+    text = f"{before}partitions:\n{described}\n{rest[rest.index('switches:') :]}"
+    site = tmp_path / "site.yaml"
+    site.write_text(text.replace("~/.cache/hpcserve/models", str(tmp_path / "models")), encoding="utf-8")
+    asked = service_file.read_text().replace("partition: null", "partition: left").replace("same-leaf", "best")
+    service_file.write_text(asked.replace("  - role: decode\n", "  - role: decode\n    partition: right\n"))
+    jobs = str(tmp_path / "jobs of é '$x'")
+    assert run(["submit", str(service_file), "--site", str(site), "--jobs-dir", jobs]) == 0, capsys.readouterr().err
+    made = decode_record(JobHandle, next(Path(jobs).glob("*/job.json")).read_bytes())
+    try:
+        assert run(["wait", made.directory, "--timeout", "240"]) == 0, capsys.readouterr().err
+        capsys.readouterr()
+        yield made
+    finally:
+        assert run(["cancel", made.directory]) == 0
+
+
+def rows(handle: JobHandle, *fields: str) -> dict[str, list[str]]:
+    """What squeue says of each component of the job, by its id."""
+    text = slurm("squeue", "--noheader", "--states=all", f"--jobs={handle.id}", f"--format=%i|{'|'.join(fields)}")
+    return {row[0]: row[1:] for row in (line.split("|") for line in text.splitlines())}
+
+
+def answer(url: str, key: str, **body: object) -> bytes:
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    data = json.dumps({"model": "smollm2", **body}).encode() if body else None
+    with urllib.request.urlopen(  # noqa: S310 - http
+        urllib.request.Request(url, data=data, headers=headers),  # noqa: S310 - http
+        timeout=30,
+    ) as response:
+        said: bytes = response.read()
+        return said
+
+
+def test_one_job_of_two_components_serves_across_both_and_ends_as_one(handle: JobHandle, capsys: Captured) -> None:
+    directory = Path(handle.directory)
+    assert directory.stat().st_mode & 0o777 == 0o700
+    plan = decode_record(Plan, (directory / "plan.json").read_bytes())
+    assert plan.granted
+    prefill, decode = (plan.worker(name).node for name in ("prefill-0", "decode-0"))
+    assert prefill in expand_hosts(HOSTS["left"])
+    assert decode in expand_hosts(HOSTS["right"])
+    assert plan.router.node == prefill
+    assert rows(handle, "%P", "%T", "%N") == {
+        f"{handle.id}+0": ["left", "RUNNING", prefill],
+        f"{handle.id}+1": ["right", "RUNNING", decode],
+    }
+
+    assert run(["status", handle.directory, "--json"]) == 0
+    state = decode_record(JobState, capsys.readouterr().out.encode())
+    assert (state.phase, state.scheduler_state) == ("ready", "RUNNING")
+    assert {worker.node for worker in state.workers} == {prefill, decode}
+    assert run(["wait", handle.directory]) == 0
+    assert run(["logs", handle.directory, f"agent.{decode}"]) == 0
+    capsys.readouterr()
+    assert run(["url", handle.directory]) == 0
+    assert state.url is not None
+    assert capsys.readouterr().out.startswith(state.url)
+
+    key = (directory / "keys" / "api.key").read_text()
+    prompt = "The wind in the pines. " * 40
+    said = json.loads(answer(f"{state.url}/v1/completions", key, prompt=prompt, max_tokens=4))
+    assert said["usage"]["completion_tokens"] == 4
+    metrics = answer(f"{state.url}/metrics", key).decode()
+    (handed_over,) = [line for line in metrics.splitlines() if line.startswith("hpcserve_router_path_handoffs_total{")]
+    assert 'prefill="prefill-0"' in handed_over
+    assert 'decode="decode-0"' in handed_over
+    assert float(handed_over.split()[-1]) >= 1
+
+    assert run(["cancel", handle.directory]) == 0
+    end = time.monotonic() + 30
+    while (left := rows(handle, "%T")) and {row[0] for row in left.values()} != {"COMPLETED"}:
+        assert time.monotonic() < end, left
+        time.sleep(0.2)
+    assert json.loads((directory / "exit.json").read_text())["code"] == 0

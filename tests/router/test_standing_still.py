@@ -1,0 +1,139 @@
+"""Engines that hang, behind a server that answers or with it."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from hpcserve.discovery import Snapshot
+from hpcserve.nouns import Role
+from hpcserve.router import watching
+from hpcserve.router.stalls import Stalls
+from tests.router.fakes import Call, FakeEngine, Rig, begin_stream, chunk, event
+from tests.router.faults import BODY, RIGHT, content_of, hang, on
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("leg", "running", "limit_s"), [("prefill", 1, 600), ("decode", 0, 600), ("decode", 1, 60)])
+def test_an_engine_that_stands_still_behind_a_healthy_server_is_given_up(
+    leg: str, running: int, limit_s: float, stream: bool
+) -> None:
+    """A prompt may take ten minutes, and KV its time to come; who only decodes makes a token with each step."""
+
+    async def run() -> None:
+        async with Rig() as rig:
+            hanging = rig.engines[0 if leg == "prefill" else 1]
+            hanging.behave = on(leg, hang)
+            hanging.running = running
+            clock_s = 0.0
+            rig.desk.now_s = lambda: clock_s
+            stalls = Stalls(rig.desk, rig.counters)
+            client = await rig.connect()
+            await client.post("/v1/completions", BODY | {"stream": stream})
+            await asyncio.sleep(0.1)
+            for _ in range(2):
+                await stalls.look()
+                clock_s += limit_s - 1
+                hanging.generated += 1  # slow, but not still
+            assert len(hanging.calls) == 1
+            await stalls.look()
+            clock_s += limit_s - 1
+            await stalls.look()
+            assert rig.state().waiting_for == ()
+            clock_s += 1.0
+            await stalls.look()
+            answer = await asyncio.wait_for(client.answer(), 5)
+            assert (content_of(answer.events) if stream else answer.text) == RIGHT
+            assert rig.state().waiting_for == (f"{hanging.id}: its engine stands still",)
+            rig.desk.roster.probed(hanging.endpoint, well=True)
+            assert rig.state().waiting_for, "its /health always was well"
+            had = len(hanging.calls)
+            assert (await rig.ask("/v1/completions", BODY)).text == RIGHT
+            assert len(hanging.calls) == had
+            hanging.generated += 1
+            await stalls.look()
+            assert rig.state().waiting_for == ()
+            await rig.settle()
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_hangs_keeps_no_other_from_coming_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(watching, "_HEALTH_S", 0.05)
+
+    async def run() -> None:
+        hanging, other = FakeEngine(Role.AGGREGATED, 0), FakeEngine(Role.AGGREGATED, 1)
+        hanging.silent_s = 60.0
+        async with Rig(hanging, other) as rig:
+            watcher = watching.Watcher(
+                rig.desk,
+                look=lambda: Snapshot(endpoints=(hanging.endpoint, other.endpoint), warnings=()),
+                prover=rig.prover,
+                stalls=Stalls(rig.desk, rig.counters),
+                sessions=rig.sessions,
+                state_path=tmp_path / "router.state.json",
+            )
+            task = asyncio.create_task(watcher.run())
+            await asyncio.sleep(0.2)
+            for _ in range(2):
+                rig.desk.roster.unreachable(other.endpoint)
+                assert rig.state().waiting_for == ("aggregated-1: does not answer",)
+                await asyncio.sleep(0.5)
+                assert rig.state().waiting_for == ()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_hangs_is_given_up_and_one_that_blinks_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_HEALTH_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(watching, "_UNRESPONSIVE_S", 0.3)
+    monkeypatch.setattr(watching, "_HEALTH_S", 0.05)
+
+    async def run(tmp_path: Path) -> None:
+        engine = FakeEngine(Role.AGGREGATED)
+        async with Rig(engine) as rig:
+            watcher = watching.Watcher(
+                rig.desk,
+                look=lambda: Snapshot(endpoints=(engine.endpoint,), warnings=()),
+                prover=rig.prover,
+                stalls=Stalls(rig.desk, rig.counters),
+                sessions=rig.sessions,
+                state_path=tmp_path / "router.state.json",
+            )
+            task = asyncio.create_task(watcher.run())
+
+            async def stall(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+                begin_stream(writer)
+                writer.write(chunk(event({"choices": [{"index": 0, "text": " a"}]})))
+                await writer.drain()
+                await asyncio.sleep(60)
+                return True
+
+            engine.behave = stall
+            client = await rig.connect()
+            await client.post("/v1/completions", BODY | {"stream": True})
+            await asyncio.sleep(0.15)
+            engine.silent_s = 0.1  # slower than one look may take, but not for long
+            await asyncio.sleep(0.15)
+            engine.silent_s = 0.0
+            await asyncio.sleep(0.2)
+            assert rig.desk.metrics.in_flight == 1
+            assert rig.state().waiting_for == ()
+            engine.silent_s = 60.0
+            answer = await asyncio.wait_for(client.answer(), 5)
+            assert not answer.whole
+            assert b"worker_lost" in answer.events[-1]
+            assert rig.state().waiting_for == ("aggregated-0: does not answer",)
+            engine.silent_s = 0.0
+            engine.behave = None
+            await asyncio.sleep(0.2)
+            assert (await rig.ask("/v1/completions", BODY)).text == RIGHT
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await rig.settle()
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(run(Path(directory)))
