@@ -1,7 +1,7 @@
 """The ways to ask this Slurm for a plan's nodes, and which nodes each allows. No option that it lacks is among them."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -151,7 +151,7 @@ class Ways:
             return self.planned
         return tuple(max(groups, key=lambda group: max(map(self._order.__getitem__, group))))
 
-    def _poverty(self, group: Sequence[str]) -> int:
+    def _poverty(self, group: Iterable[str]) -> int:
         """Where its poorest node stands among all, from the poorest on."""
         return min(map(self._order.__getitem__, group))
 

@@ -149,7 +149,7 @@ def assert_alike(found: Any, wanted: Any) -> None:
 
 
 def joined(response: Any) -> dict[str, Any]:
-    """A stream put together: vLLM makes one piece of tokens that its server did not get away one by one."""
+    """A stream put together: vLLM joins tokens that its server did not get away one by one, and mixes choices."""
     whole: dict[str, Any] = {"choices": {}, "keys": set(), "usage": None}
     for chunk in response.parse():
         event = chunk.model_dump(exclude_unset=True)
@@ -165,6 +165,7 @@ def joined(response: Any) -> dict[str, Any]:
             kept["logprobs"] += _logprobs(choice.get("logprobs"))
             if choice.get("finish_reason"):
                 kept["ends"].append((choice["finish_reason"], choice.get("stop_reason")))
+    whole["choices"] = dict(sorted(whole["choices"].items()))
     return whole
 
 
