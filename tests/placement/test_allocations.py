@@ -187,10 +187,9 @@ def test_an_allocation_that_cannot_carry_the_plan_says_why() -> None:
 
 
 def test_without_a_partition_slurm_grants_nothing() -> None:
-    wanted = asked(mode=Mode.DISAGGREGATED, pools=pools(1, 8, 1, 8))
+    nowhere = asked(mode=Mode.DISAGGREGATED, pools=pools(1, 8, 1, 8)).model_copy(update={"partition": None})
     fabric = fabric_of(TREE)
-    plan = place(fabric=fabric, site=TREE, shape=SMALL, service=wanted)
-    nowhere = wanted.model_copy(update={"partition": None})
+    plan = place(fabric=fabric, site=TREE, shape=SMALL, service=nowhere)
     with pytest.raises(PlacementError, match="names no partition"):
         outlook(fabric=fabric, site=TREE, shape=SMALL, service=nowhere, plan=plan)
 
@@ -231,7 +230,7 @@ def partly_poor(site: Site, poor_hosts: str, others: str, *, features: tuple[str
         nic.model_copy(update={"rate": nic.rate.model_copy(update={"nominal_gb_per_s": 12.5})}) for nic in kind.nics
     )
     kinds = {name: kind, "poor": kind.model_copy(update={"nics": slow})}
-    made = with_features(site, {poor_hosts: (), others: features}, {poor_hosts: "poor"})
+    made = with_features(site, {others: features, poor_hosts: ()}, {poor_hosts: "poor"})
     return made.model_copy(update={"node_types": kinds})
 
 
