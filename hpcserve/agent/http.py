@@ -1,21 +1,18 @@
-"""Questions to this node's engines, by urllib in a thread: few, small, and off every request's path."""
+"""Questions to this node's engines, by http.client in a thread: few, small, and off every request's path."""
 
 import asyncio
+import contextlib
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 
-__all__ = ["Answer", "Unreachable", "ask"]
-
-# Sites set http_proxy for the outside world; a worker of this node must not be asked through it.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+__all__ = ["Answer", "UnreachableError", "ask"]
 
 
-class Unreachable(Exception):  # noqa: N818 - a state of the other side, which callers expect and handle
+class UnreachableError(Exception):
     """No answer came; says why."""
 
 
@@ -30,21 +27,21 @@ class Answer:
 async def ask(
     url: str, *, key: str | None = None, body: Mapping[str, Any] | None = None, timeout_s: float = 10.0
 ) -> Answer:
-    """GET `url`, or POST `body` as JSON; any HTTP status is an answer. Raises Unreachable."""
+    """GET `url`, or POST `body` as JSON; any HTTP status is an answer. Raises UnreachableError."""
     return await asyncio.to_thread(_ask, url, key, body, timeout_s)
 
 
 def _ask(url: str, key: str | None, body: Mapping[str, Any] | None, timeout_s: float) -> Answer:
-    request = urllib.request.Request(  # noqa: S310 - http:// of our own making
-        url, data=None if body is None else json.dumps(body).encode(), headers={"Content-Type": "application/json"}
-    )
+    parts = urlsplit(url)
+    headers = {"Content-Type": "application/json", "Connection": "close"}
     if key is not None:
-        request.add_unredirected_header("Authorization", f"Bearer {key}")
+        headers["Authorization"] = f"Bearer {key}"
     try:
-        with _OPENER.open(request, timeout=timeout_s) as answer:
+        # To the worker itself: sites set http_proxy for the outside world.
+        with contextlib.closing(HTTPConnection(parts.netloc, timeout=timeout_s)) as line:
+            text = None if body is None else json.dumps(body).encode()
+            line.request("GET" if body is None else "POST", parts.path, body=text, headers=headers)
+            answer = line.getresponse()
             return Answer(status=answer.status, text=answer.read().decode(errors="replace"))
-    except urllib.error.HTTPError as error:
-        with error:
-            return Answer(status=error.code, text=error.read().decode(errors="replace"))
     except (OSError, HTTPException) as error:
-        raise Unreachable(str(getattr(error, "reason", None) or error or type(error).__name__)) from None
+        raise UnreachableError(str(error) or type(error).__name__) from None

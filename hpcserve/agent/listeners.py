@@ -1,6 +1,5 @@
 """Whose socket listens on a port: an answer counts only if it comes from the very worker that was started."""
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,12 +35,12 @@ def listens_on(port: int, pids: Iterable[int]) -> bool:
 def _socket_inodes(pid: int) -> set[int]:
     found: set[int] = set()
     try:
-        descriptors = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - numbers are wanted, not paths
+        descriptors = tuple(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return found  # it has ended
     for descriptor in descriptors:
         try:
-            link = _SOCKET_LINK.fullmatch(os.readlink(f"/proc/{pid}/fd/{descriptor}"))  # noqa: PTH115 - as above
+            link = _SOCKET_LINK.fullmatch(str(descriptor.readlink()))
         except OSError:
             continue  # closed meanwhile
         if link:

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from hpcserve.agent.http import Unreachable, ask
+from hpcserve.agent.http import UnreachableError, ask
 from hpcserve.errors import ServiceError
 
 __all__ = ["Proof", "is_healthy", "prove"]
@@ -27,7 +27,7 @@ async def is_healthy(url: str, *, timeout_s: float) -> bool:
     """Whether `/health` says 200; False where nobody answers."""
     try:
         return (await ask(f"{url}/health", timeout_s=timeout_s)).status == _OK
-    except Unreachable:
+    except UnreachableError:
         return False
 
 
@@ -51,7 +51,7 @@ async def prove(url: str, *, model: str, key: str, timeout_s: float) -> Proof:
 async def _asked(url: str, *, key: str, timeout_s: float, body: dict[str, Any] | None = None) -> str:
     try:
         answer = await ask(url, key=key, timeout_s=timeout_s, body=body)
-    except Unreachable as error:
+    except UnreachableError as error:
         raise ServiceError(f"the worker did not answer {url}: {error}") from None
     if answer.status != _OK:
         raise ServiceError(f"the worker answered {url} with {answer.status}: {answer.text[:_SHOWN].strip()}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcserve.agent.http import Unreachable, ask
+from hpcserve.agent.http import UnreachableError, ask
 from hpcserve.agent.life import fresh_generation
 from hpcserve.agent.listeners import listens_on
 from hpcserve.agent.network import host_in_url
@@ -258,7 +258,7 @@ class Worker:
                 f"{self._url}/metrics", key=self._station.engine_key, timeout_s=self._station.pace.health_s
             )
             counters = self._station.adapter.read_counters(answer.text)
-        except (Unreachable, ServiceError):
+        except (UnreachableError, ServiceError):
             return False
         return counters.running + counters.waiting > 0
 

@@ -14,9 +14,10 @@ __all__ = ["read_speeds"]
 
 
 def read_speeds(given: Sequence[str]) -> tuple[Speed, ...]:
-    """The latency models named, in order; raises NotFoundError for what is neither file nor name, InputError for a bad
-    file.
-    """  # noqa: D205 - one sentence
+    """The latency models named, in order.
+
+    Raises NotFoundError for what is neither file nor name, InputError for a bad file.
+    """
     return tuple(_speed(name) for name in given)
 
 

@@ -48,7 +48,7 @@ class _Disk:
     """The real one."""
 
     def names(self, directory: Path) -> list[str]:
-        return os.listdir(directory)  # noqa: PTH208 - the plain call: an OSError here must come from the listing itself
+        return [path.name for path in directory.iterdir()]
 
     def read(self, path: Path) -> Found:
         with path.open("rb") as file:

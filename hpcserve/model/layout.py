@@ -69,11 +69,10 @@ def layout_of(
     quantisation_text: str | None = None,
     quantisation_source: str = "hf_quant_config.json",
 ) -> KvLayout:
-    """The layout of the model whose `config.json` reads `config_text`, and whose `hf_quant_config.json`, if any, reads
-    `quantisation_text`.
+    """The layout of the model with the `config.json` of `config_text`, and any `hf_quant_config.json` of the other.
 
     Raises InputError naming every key that is missing, wrong, or not known: nothing is guessed.
-    """  # noqa: D205 - one sentence
+    """
     config = Config(config_text, source=source)
     found = read_layout(config, quantisation_text=quantisation_text, quantisation_source=quantisation_source)
     config.finish()

@@ -46,12 +46,11 @@ class Cut:
         return tuple(ranks for ranks in range(1, _MOST_RANKS + 1) if self.obstacle(ranks) is None)
 
     def pair_obstacle(self, prefill: int, decode: int) -> str | None:
-        """Why so many ranks of prefill cannot hand KV to so many of decode, as the end of a sentence; None where they
-        can.
+        """Why so many ranks of prefill cannot hand KV to so many of decode, as the end of a sentence; None: they can.
 
         vLLM's NIXL connector: one is a multiple of the other, and no KV head is copied. Latent vectors are copies on
         every rank and can be read from any. States are cut as the ranks are: equal numbers only.
-        """  # noqa: D205 - one sentence
+        """
         if prefill == decode:
             return None
         if max(prefill, decode) % min(prefill, decode):

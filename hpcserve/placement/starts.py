@@ -155,9 +155,10 @@ class _Filling:
         return pairs_with(self.workers, len(self.seats), seat, self.seats, self.prices)
 
     def _key(self, seat: Seat) -> tuple[bool, int, int, int, float] | None:
-        """Split, slowest path, traffic, way from the stage before; for the first worker, which has no paths yet, how
-        fast it could be.
-        """  # noqa: D205 - one sentence
+        """Split, slowest path, traffic, way from the stage before.
+
+        For the first worker, which has no paths yet, how fast it could be.
+        """
         met = self._pairs(seat)
         if met is None:
             return None

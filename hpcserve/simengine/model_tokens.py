@@ -27,7 +27,7 @@ class ModelTokens:
         """See `tokens.Tokens`."""
         return list(self._encode(text, add_special_tokens=special).ids)
 
-    def of_chat(self, data: Mapping[str, Any], messages: Sequence[tuple[str, str]]) -> list[int]:  # noqa: ARG002 - Tokens
+    def of_chat(self, data: Mapping[str, Any], _messages: Sequence[tuple[str, str]], /) -> list[int]:
         """See `tokens.Tokens`; raises RefusedError for what the template does not take."""
         if self._template is None:
             raise RefusedError("this model has no chat template")

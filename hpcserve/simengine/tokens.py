@@ -24,7 +24,7 @@ class Tokens(Protocol):
         """Of a text; `special`: with special tokens at its ends, where there are such."""
         ...
 
-    def of_chat(self, data: Mapping[str, Any], messages: Sequence[tuple[str, str]]) -> list[int]:
+    def of_chat(self, data: Mapping[str, Any], messages: Sequence[tuple[str, str]], /) -> list[int]:
         """Of a chat's body, and of its messages as (role, content)."""
         ...
 
@@ -36,7 +36,7 @@ class MadeUpTokens:
         """See `Tokens`."""
         return encode(text)
 
-    def of_chat(self, data: Mapping[str, Any], messages: Sequence[tuple[str, str]]) -> list[int]:  # noqa: ARG002 - the messages are all that counts
+    def of_chat(self, _data: Mapping[str, Any], messages: Sequence[tuple[str, str]], /) -> list[int]:
         """See `Tokens`."""
         return encode_chat(messages)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hpcserve.agent.http import Unreachable, ask
+from hpcserve.agent.http import UnreachableError, ask
 from hpcserve.agent.proof import is_healthy, prove
 from hpcserve.errors import ServiceError
 
@@ -122,8 +122,8 @@ def test_nobody_there_and_a_time_out_are_no_answers() -> None:
         return 200, ""
 
     with worker(slow) as url:
-        with pytest.raises(Unreachable, match="timed out"):
+        with pytest.raises(UnreachableError, match="timed out"):
             asyncio.run(ask(f"{url}/health", timeout_s=0.2))
         release.set()
-    with pytest.raises(Unreachable, match="refused"):
+    with pytest.raises(UnreachableError, match="refused"):
         asyncio.run(ask(f"{url}/health", timeout_s=1))
