@@ -4,7 +4,8 @@
 
 Four workers of one speed, two for prefill and two for decode, or all four for both. Poisson arrivals; for a minute
 prompts are long and answers short, for the next one the other way round, and so on; beside it a load of the same mean
-lengths that does not swing. Prints Markdown tables: means over the seeds, the same requests for all ways of serving.
+lengths that does not swing. Prints Markdown tables: means over the seeds that have a value (`-`: none has), the same
+requests for all ways of serving.
 """
 
 import argparse
@@ -77,7 +78,8 @@ def _swung(arrivals: Iterator[Arrival]) -> Iterator[Arrival]:
 
 def _row(name: str, runs: Sequence[Outcome]) -> str:
     def mean(values: Sequence[float | None]) -> str:
-        return f"{statistics.mean(0.0 if value is None else value for value in values):,.0f}"
+        known = [value for value in values if value is not None]
+        return f"{statistics.mean(known):,.0f}" if known else "-"
 
     cells = (
         mean([run.mean_ttft_ms for run in runs]),

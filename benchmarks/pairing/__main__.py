@@ -2,11 +2,13 @@
 
     benchmarks/pairing/onebox [--rates 1 2.5] [--requests 40] [--rounds 3]
 
-The service has one prefill worker and two decode workers, one of them across a slower link. Both ways send the very
-same legs to the same engines: `router` by the service's router, `turns` from here, each decode worker taking every
-second prompt. Prompts share a prefix that the prefill worker keeps, so prefill is short and the whole KV moves. Poisson
-arrivals, the same for both ways, which take turns within each round. Prints JSON: TTFT in ms of each way, rate and
-round, the share of requests within some limits of TTFT, and who served; `ratios` are router / turns within one round.
+The service has one prefill worker and two decode workers, one of them across a slower link. Both ways send a prefill
+and a decode leg to the same engines: `router` by the service's router, `turns` from here, each decode worker taking
+every second prompt. Prompts begin with the same tokens, which the prefill worker keeps, and end with some that no other
+has: prefill is short and the whole KV moves. Poisson arrivals, drawn for each rate and round, the same for both ways,
+which take turns at who is first. Prints JSON: TTFT in ms of each way, rate and round, the share of requests within some
+limits of TTFT, and who served; `ratios` are router / turns within one round. A run in which a request got no token has
+no times, but `invalid` with what came instead, and no ratio; the exit status is then 1.
 """
 
 import argparse
@@ -64,22 +66,48 @@ def service_of(job: Path) -> Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """One request: its time to first token, and which decode worker gave it."""
+    """One request: its time to first token, and which decode worker gave it; or what came instead of a token."""
 
-    ttft_ms: float
-    decode: str
+    ttft_ms: float = 0.0
+    decode: str = ""
+    failed: str = ""
 
 
-async def _first_token(client: httpx.AsyncClient, url: str, key: str, body: bytes) -> tuple[float, str]:
-    """When the first token of a stream came, by `perf_counter`, and the route by the router; reads to the end."""
+class NoTokenError(Exception):
+    """A request got no token; says what came instead."""
+
+
+async def first_token(client: httpx.AsyncClient, url: str, key: str, body: bytes) -> tuple[float, str]:
+    """When the first token of a stream came, by `perf_counter`, and the route by the router; reads to the end.
+
+    Raises NoTokenError, also where the stream broke after its first token.
+    """
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     first_s = 0.0
     async with client.stream("POST", f"{url}/v1/completions", headers=headers, content=body) as answer:
         if answer.status_code != httpx.codes.OK:
-            raise RuntimeError(f"status {answer.status_code}: {await answer.aread()!r}")
-        async for _ in answer.aiter_bytes():
-            first_s = first_s or time.perf_counter()
+            raise NoTokenError(f"status {answer.status_code}")
+        async for line in answer.aiter_lines():
+            if line.startswith("data: ") and line != "data: [DONE]":
+                event = json.loads(line.removeprefix("data: "))
+                if "error" in event:
+                    raise NoTokenError("an error in the stream")
+                if not first_s and any(choice["text"] for choice in event["choices"]):
+                    first_s = time.perf_counter()
+    if not first_s:
+        raise NoTokenError("a stream without text")
     return first_s, answer.headers.get("x-hpcserve-route", "")
+
+
+async def _tried(
+    client: httpx.AsyncClient, service: Service, *, way: Way, number: int, prompt: Sequence[int]
+) -> Answered:
+    try:
+        return await _ask(client, service, way=way, number=number, prompt=prompt)
+    except NoTokenError as error:
+        return Answered(failed=str(error))
+    except httpx.HTTPError as error:
+        return Answered(failed=type(error).__name__)
 
 
 async def _ask(
@@ -89,7 +117,7 @@ async def _ask(
     text = json.dumps({**asked, "ignore_eos": True, "stream": True}).encode()
     began_s = time.perf_counter()
     if way == "router":
-        first_s, route = await _first_token(client, service.router_url, service.key, text)
+        first_s, route = await first_token(client, service.router_url, service.key, text)
         return Answered(ttft_ms=(first_s - began_s) * 1000, decode=route.rpartition(">")[2])
     decode = service.decodes[number % len(service.decodes)]
     body = read_body(text)
@@ -98,31 +126,34 @@ async def _ask(
     answer = await client.post(url, headers=headers, content=prefill_body(body))
     handed = read_answer(answer.content).transfer
     if handed is None:
-        raise RuntimeError(f"the prefill leg handed nothing over: {answer.text}")
-    first_s, _ = await _first_token(client, decode.url, service.engine_key, decode_body(body, handed))
+        raise NoTokenError(f"status {answer.status_code} and no handoff of the prefill leg")
+    first_s, _ = await first_token(client, decode.url, service.engine_key, decode_body(body, handed))
     return Answered(ttft_ms=(first_s - began_s) * 1000, decode=decode.id)
 
 
-async def _load(service: Service, *, way: Way, gaps_s: Sequence[float], seed: int) -> list[Answered]:
-    dice = random.Random(f"{seed} {way}")  # noqa: S311 - prompts
+async def _load(service: Service, *, way: Way, gaps_s: Sequence[float], seed: str) -> list[Answered]:
+    dice = random.Random(seed)  # noqa: S311 - prompts
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(limits=limits, timeout=120, trust_env=False) as client:
         tasks = []
         for number, gap_s in enumerate(gaps_s):
             await asyncio.sleep(gap_s)
             prompt = [*_PREFIX, *(dice.randrange(1000, 40000) for _ in range(_OWN_TOKENS))]
-            tasks.append(asyncio.create_task(_ask(client, service, way=way, number=number, prompt=prompt)))
+            tasks.append(asyncio.create_task(_tried(client, service, way=way, number=number, prompt=prompt)))
         return list(await asyncio.gather(*tasks))
 
 
 def row(answered: Sequence[Answered], *, way: Way, rate: float, number: int) -> dict[str, Any]:
     """What is shown of one way at one rate in one round."""
+    case = {"way": way, "rate": rate, "round": number, "n": len(answered)}
+    failed = Counter(each.failed for each in answered if each.failed)
+    if failed:
+        return case | {
+            "invalid": f"{failed.total()} of {len(answered)} requests got no token",
+            "instead": dict(sorted(failed.items())),
+        }
     times = [each.ttft_ms for each in answered]
-    return {
-        "way": way,
-        "rate": rate,
-        "round": number,
-        "n": len(times),
+    return case | {
         "mean_ms": round(statistics.mean(times), 1),
         "p50_ms": round(statistics.median(times), 1),
         "p90_ms": round(statistics.quantiles(times, n=10, method="inclusive")[-1], 1),
@@ -133,11 +164,11 @@ def row(answered: Sequence[Answered], *, way: Way, rate: float, number: int) -> 
 
 
 def ratios(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """Router / turns of each round: by rate, of the mean, the median and the 90th percentile."""
+    """Router / turns of each round where both are valid: by rate, of the mean, the median and the 90th percentile."""
     found: dict[str, dict[str, list[float]]] = {}
-    by_case = {(each["rate"], each["round"], each["way"]): each for each in rows}
+    by_case = {(each["rate"], each["round"], each["way"]): each for each in rows if "invalid" not in each}
     for rate, number, way in by_case:
-        if way == "router":
+        if way == "router" and (rate, number, "turns") in by_case:
             ours, blind = by_case[rate, number, "router"], by_case[rate, number, "turns"]
             for name in ("mean_ms", "p50_ms", "p90_ms"):
                 found.setdefault(f"{rate:g}/s", {}).setdefault(name, []).append(round(ours[name] / blind[name], 3))
@@ -154,20 +185,22 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
     words = parser.parse_args()
+    if words.requests < 2:  # noqa: PLR2004 - of one there is no 90th percentile
+        parser.error("--requests must be 2 or more")
     service = service_of(words.job)
     rows = []
     ways: tuple[Way, Way] = ("router", "turns")
     for way in ways:
-        asyncio.run(_load(service, way=way, gaps_s=[1.0] * _WARM, seed=-1))
+        asyncio.run(_load(service, way=way, gaps_s=[1.0] * _WARM, seed=f"warm {way}"))
     for number in range(words.rounds):
         for rate in words.rates:
             dice = random.Random(f"{number} {rate}")  # noqa: S311 - arrivals
             gaps_s = [dice.expovariate(rate) for _ in range(words.requests)]
             for way in ways if number % 2 else reversed(ways):
-                answered = asyncio.run(_load(service, way=way, gaps_s=gaps_s, seed=number))
+                answered = asyncio.run(_load(service, way=way, gaps_s=gaps_s, seed=f"{number} {rate} {way}"))
                 rows.append(row(answered, way=way, rate=rate, number=number))
     sys.stdout.write(json.dumps({"rows": rows, "ratios": ratios(rows)}, indent=1) + "\n")
-    return 0
+    return int(any("invalid" in each for each in rows))
 
 
 if __name__ == "__main__":
