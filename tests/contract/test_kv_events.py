@@ -33,7 +33,7 @@ from hpcserve.site import load_service, load_site
 from tests.contract.conftest import KINDS
 from tests.contract.pair import Kind
 from tests.real.harness import ROOT, wait_for
-from tests.router.test_tokens import CHATML, byte_level
+from tests.tiny_model import write_tokenizer
 
 BLOCK = 32
 BLOCKS = 80
@@ -76,7 +76,9 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     kind: Kind = request.param
     made = tmp_path_factory.mktemp(f"events-{kind}")
     cache = cache_directory(os.environ)
-    model = Path(model_directory(MODEL_NAMES[0], cache)) if kind == "vllm" else small_model(made)
+    model = Path(model_directory(MODEL_NAMES[0], cache)) if kind == "vllm" else made
+    if kind == "sim":
+        write_tokenizer(model)
     ports = reserve(("127.0.0.1",), [4])  # HTTP, side channel, KV events and their repetition
     port = ports.blocks[0][0]
     args = ["--max-model-len", "2048", "--max-num-seqs", "4", "--block-size", str(BLOCK)]
@@ -154,14 +156,6 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         process.terminate()
         process.wait(timeout=60)
         ports.close()
-
-
-def small_model(directory: Path) -> Path:
-    """A tokenizer and a chat template, all that a simulated engine needs of a model to publish events."""
-    byte_level().save(str(directory / "tokenizer.json"))
-    config = {"bos_token": "<s>", "chat_template": CHATML}
-    (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
-    return directory
 
 
 TURNS: list[dict[str, Any]] = [

@@ -30,7 +30,7 @@ from hpcserve.nouns import (
 from hpcserve.router.reports import Reports
 from hpcserve.router.views import metrics_text
 from tests.docs.pages import ROOT, table_rows
-from tests.router.fakes import Rig
+from tests.router.rig import Rig
 
 _SHARED = {Rate: "RATE", Network: "NETWORK"}
 """Nouns that stand in several places and are described once."""

@@ -92,7 +92,7 @@ def now_of(chance: Chance) -> tuple[str, ...] | None:
 
 
 def test_what_is_idle_and_when_each_way_would_start(words: tuple[str, ...], held: list[str]) -> None:
-    at_once = datetime.now() + timedelta(minutes=5)  # noqa: DTZ005 - Slurm prints local time
+    at_once = datetime.now().astimezone() + timedelta(minutes=5)
     ways = asked(words)
     assert list(ways) == [
         *("--nodelist=node[01-02]", "--switches=1", "--switches=2", "--constraint=[leaf1|leaf2]", "free"),

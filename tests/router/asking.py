@@ -15,7 +15,7 @@ from typing import Any
 
 from hpcserve.simengine.kv import extend, next_state, start_state, token_at
 from hpcserve.simengine.tokens import EOS, VOCABULARY, encode, encode_chat, joined
-from tests.router.fakes import Answer, Connection
+from tests.router.client import Answer, Connection
 
 _MODEL = "tiny"
 _PREFIX_TOKENS = 40

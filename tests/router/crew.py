@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hpcserve.discovery import Heart, withdraw
 from hpcserve.nouns import Role
 from hpcserve.wire import encode_record
-from tests.router.fakes import plan_of
+from tests.router.plans import plan_of
 from tests.router.processes import Job
 
 LEASE_S = 10

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from tests.router.fakes import Behaviour, Call, begin_stream, chunk, event, prompt_of, send, tokens_of
+from tests.router.fake_engine import Behaviour, Call, begin_stream, chunk, event, prompt_of, send, tokens_of
 
 BODY: dict[str, Any] = {"model": "tiny", "prompt": "The longest river is", "max_tokens": 3}
 CHAT: dict[str, Any] = {
@@ -24,17 +24,27 @@ def on(leg: str, act: Behaviour) -> Behaviour:
     return behave
 
 
-async def fail_500(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+def after(gate: asyncio.Event) -> Behaviour:
+    """As always, but not before the gate is open."""
+
+    async def behave(_call: Call, _writer: asyncio.StreamWriter) -> bool:
+        await gate.wait()
+        return False
+
+    return behave
+
+
+async def fail_500(_call: Call, writer: asyncio.StreamWriter) -> bool:
     await send(writer, 500, json.dumps(ERROR).encode())
     return True
 
 
-async def hang_up(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+async def hang_up(_call: Call, writer: asyncio.StreamWriter) -> bool:
     writer.close()
     return True
 
 
-async def hang(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+async def hang(_call: Call, _writer: asyncio.StreamWriter) -> bool:
     await asyncio.sleep(60)
     return True
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.router.fakes import ENGINE_KEY, KV, Call, FakeEngine, send
+from tests.router.fake_engine import ENGINE_KEY, KV, Call, FakeEngine, send
 
 INNER = "MUST-NOT-BE-RUN"
 """Stands in requests that lie inside another message."""
@@ -17,7 +17,8 @@ _AT_PREFILL = {
     "do_remote_prefill": False,
     **dict.fromkeys(("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")),
 }
-_UNCHECKED = frozenset({"kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode"})
+ENGINE_ONLY = frozenset({"kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode"})
+"""Keys of `vllm_xargs` that no client may set."""
 _MOST_TOKENS = 50
 
 
@@ -76,7 +77,7 @@ def _what_is_wrong_in(body: dict[str, Any], raw: bytes) -> str:
     if not ours:
         return "a client's kv_transfer_params"
     more = body.get("vllm_xargs")
-    if isinstance(more, dict) and not _UNCHECKED.isdisjoint(more):
+    if isinstance(more, dict) and not ENGINE_ONLY.isdisjoint(more):
         return "a client's vllm_xargs"
     if body.get("stream") not in {None, True, False}:
         return "a stream that is neither true nor false"

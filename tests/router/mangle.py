@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tests.router.fakes import request
+from tests.router.client import request
 from tests.router.guard import INNER
 
 End = Literal["wait", "shut", "reset", "hold"]

@@ -25,10 +25,9 @@ class Response:
 
 @dataclass(kw_only=True)
 class Responses:
-    """Everything that one connection sent, read to its end; `interim` counts `100 Continue`."""
+    """Everything that one connection sent, read to its end, without `100 Continue`."""
 
     found: list[Response] = field(default_factory=list)
-    interim: int = 0
 
     @property
     def statuses(self) -> list[int]:
@@ -50,7 +49,6 @@ def take_apart(data: bytes) -> Responses:
         response = _head(data[position:end])
         position = end + 4
         if response.status == 100:
-            responses.interim += 1
             continue
         position = _body(response, data, position)
         responses.found.append(response)

@@ -9,8 +9,9 @@ from hpcserve.discovery import Heart, write_record
 from hpcserve.nouns import PairProof, Role, RouterState
 from hpcserve.wire import encode_record, encode_yaml
 from tests import synthetic
-from tests.router.fakes import FakeEngine, plan_of
+from tests.router.fake_engine import FakeEngine
 from tests.router.guard import Guard
+from tests.router.plans import plan_of
 from tests.router.processes import Job, until
 from tests.router.watched import Watched
 

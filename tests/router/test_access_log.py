@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcserve.router.access_log import AccessLog, Served
-from tests.router.fakes import Rig
 from tests.router.faults import BODY, RIGHT, fail_500
+from tests.router.rig import Rig
 from tests.router.test_keys import ANNA, bearer, ring
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

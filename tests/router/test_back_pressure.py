@@ -7,8 +7,10 @@ import pytest
 
 from hpcserve.nouns import Role
 from hpcserve.router.desk import Limits
-from tests.router.fakes import Call, FakeEngine, Rig, begin_stream, chunk, event, request
-from tests.router.faults import BODY, RIGHT
+from tests.router.client import request
+from tests.router.fake_engine import Call, FakeEngine, begin_stream, chunk, event
+from tests.router.faults import BODY, RIGHT, after
+from tests.router.rig import Rig
 
 STREAM = BODY | {"stream": True}
 BIG = b"x" * (8 << 20)
@@ -68,12 +70,7 @@ def test_a_leg_whose_answer_the_client_has_nothing_of_yet_is_read_though_the_cli
     async def run() -> None:
         async with Rig() as rig:
             hold = asyncio.Event()
-
-            async def held(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
-                await hold.wait()
-                return False
-
-            rig.engines[0].behave = held
+            rig.engines[0].behave = after(hold)
             client = await rig.connect()
             await client.post("/v1/completions", BODY)
             await asyncio.sleep(0.1)

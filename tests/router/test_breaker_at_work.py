@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hpcserve.discovery import Snapshot
 from hpcserve.nouns import Role
 from hpcserve.router import watching
-from hpcserve.router.stalls import Stalls
-from tests.router.fakes import FakeEngine, Rig
+from tests.router.fake_engine import FakeEngine
 from tests.router.faults import BODY, fail_500
+from tests.router.rig import Rig
 
 
 def test_a_worker_that_answers_with_errors_is_tried_by_the_router_itself(
@@ -27,14 +26,7 @@ def test_a_worker_that_answers_with_errors_is_tried_by_the_router_itself(
             assert len(bad.legs()) == 3, "after three failures nobody's request goes there"
             rig.desk.roster.probed(bad.endpoint, well=True)
             assert rig.state().waiting_for == (f"{bad.id}: answers with errors",)
-            watcher = watching.Watcher(
-                rig.desk,
-                look=lambda: Snapshot(endpoints=(bad.endpoint, good.endpoint), warnings=()),
-                prover=rig.prover,
-                stalls=Stalls(rig.desk, rig.counters),
-                sessions=rig.sessions,
-                state_path=tmp_path / "router.state.json",
-            )
+            watcher = rig.watcher(tmp_path / "router.state.json")
             task = asyncio.create_task(watcher.run())
             await asyncio.sleep(0.2)
             assert rig.state().waiting_for, "its trial failed"

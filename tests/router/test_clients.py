@@ -12,7 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from hpcserve.nouns import Role
 from hpcserve.router.desk import Limits
 from hpcserve.router.keys import KeyRing
-from tests.router.fakes import KEY, FakeEngine, Rig, prompt_of, request, tokens_of
+from tests.router.client import KEY, request
+from tests.router.fake_engine import FakeEngine, prompt_of, tokens_of
+from tests.router.faults import after
+from tests.router.rig import Rig
 
 BODY: dict[str, Any] = {"model": "tiny", "prompt": "a b c d e f", "max_tokens": 2}
 RAW = json.dumps(BODY).encode()
@@ -478,12 +481,7 @@ def test_draining_refuses_new_requests_and_finishes_old_ones() -> None:
     async def run() -> None:
         async with Rig() as rig:
             gate = asyncio.Event()
-
-            async def wait(call: Any, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
-                await gate.wait()
-                return False
-
-            rig.engines[1].behave = wait
+            rig.engines[1].behave = after(gate)
             old, new = await rig.connect(), await rig.connect()
             await old.post("/v1/completions", BODY)
             await asyncio.sleep(0.05)

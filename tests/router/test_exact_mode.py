@@ -1,6 +1,5 @@
 """`router.kv: events` from end to end: a router's process, simulated engines that publish their KV events."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +11,14 @@ from hpcserve.nouns import Role, RouterSettings
 from hpcserve.wire import encode_yaml
 from tests import synthetic
 from tests.router.processes import ENGINE_KEY, HEADERS, Job, until
-from tests.router.test_tokens import CHATML, byte_level
+from tests.tiny_model import write_tokenizer
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
     model = tmp_path / "models" / "tiny"
     model.mkdir(parents=True)
-    byte_level().save(str(model / "tokenizer.json"))
-    (model / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "chat_template": CHATML}))
+    write_tokenizer(model)
     (tmp_path / "job").mkdir()
     made = Job(tmp_path / "job")
     site = synthetic.site()

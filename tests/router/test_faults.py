@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from hpcserve.nouns import Role
-from tests.router.fakes import Behaviour, Call, FakeEngine, Rig, prompt_of, tokens_of
-from tests.router.faults import BODY, CHAT, RIGHT, content_of, fail_500, fail_in_the_stream, hang_up, on
+from tests.router.fake_engine import Behaviour, FakeEngine, prompt_of, tokens_of
+from tests.router.faults import BODY, CHAT, RIGHT, after, content_of, fail_500, fail_in_the_stream, hang_up, on
+from tests.router.rig import Rig
 
 
 @pytest.mark.parametrize("act", [fail_500, hang_up, fail_in_the_stream])
@@ -145,12 +146,8 @@ def test_a_draining_worker_gets_nothing_new_and_ends_what_it_has_even_when_withd
         async with Rig(FakeEngine(Role.PREFILL), FakeEngine(Role.DECODE, 0), FakeEngine(Role.DECODE, 1)) as rig:
             leaving, gate = rig.engines[1], asyncio.Event()
 
-            async def slow(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
-                await gate.wait()
-                return False
-
             for decode in rig.engines[1:]:
-                decode.behave = slow
+                decode.behave = after(gate)
             old = [await rig.connect() for _ in range(4)]
             for client in old:
                 await client.post("/v1/completions", BODY | {"stream": True})

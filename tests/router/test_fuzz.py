@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.router.fakes import Rig, tokens_of
+from tests.router.fake_engine import tokens_of
 from tests.router.guard import Guard
 from tests.router.mangle import Input, make
 from tests.router.processes import Job, until
+from tests.router.rig import Rig
 from tests.router.target import Target
 from tests.router.throwing import throw
 

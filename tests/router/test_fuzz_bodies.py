@@ -15,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.router.fakes import Answer, Connection, Rig, request
-from tests.router.guard import Guard
+from tests.router.client import Answer, Connection, request
+from tests.router.guard import ENGINE_ONLY, Guard
 from tests.router.mangle import FORGED
 from tests.router.processes import Job
+from tests.router.rig import Rig
 from tests.router.target import Target
 
 EXAMPLES = int(os.environ.get("HPCSERVE_FUZZ_INPUTS", "20000"))
@@ -88,19 +89,16 @@ _BODIES = st.one_of(
 )
 
 
-class _Refused(Exception):  # noqa: N818 - a word, not a mistake
+class _RefusedError(Exception):
     """The body is one that docs/router.md refuses."""
 
 
 def _no_constant(name: str) -> None:
-    raise _Refused(name)
+    raise _RefusedError(name)
 
 
 def _lone_surrogates(value: Any) -> bool:
     return re.search("[\ud800-\udfff]", json.dumps(value, ensure_ascii=False)) is not None
-
-
-_XARGS = frozenset({"kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode"})
 
 
 def status_of(body: bytes) -> int:
@@ -113,12 +111,12 @@ def status_of(body: bytes) -> int:
 
     try:
         found = json.loads(body.decode(), object_pairs_hook=note, parse_constant=_no_constant)
-    except (ValueError, _Refused):
+    except (ValueError, _RefusedError):
         return 400
     if not isinstance(found, dict) or len(keys) != len(set(keys)) or _lone_surrogates(found):
         return 400
     xargs = found.get("vllm_xargs")
-    if isinstance(xargs, dict) and not _XARGS.isdisjoint(xargs):
+    if isinstance(xargs, dict) and not ENGINE_ONLY.isdisjoint(xargs):
         return 400
     if not isinstance(found.get("stream"), bool | None) or not isinstance(found.get("model"), str | None):
         return 400

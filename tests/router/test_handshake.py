@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from hpcserve.nouns import Role
-from tests.router.fakes import ENGINE_KEY, FakeEngine, Rig, prompt_of, tokens_of
+from tests.router.fake_engine import ENGINE_KEY, FakeEngine, prompt_of, tokens_of
+from tests.router.rig import Rig
 
 BODY = {"model": "tiny", "prompt": "The longest river is", "max_tokens": 3}
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Name three rivers."}]}
@@ -187,7 +188,7 @@ def test_one_prompt_of_token_ids_is_handed_over() -> None:
 
 def test_the_engines_refusal_of_a_prompt_reaches_the_client() -> None:
     async def run() -> None:
-        async def refuse(call: Any, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+        async def refuse(_call: Any, writer: asyncio.StreamWriter) -> bool:
             text = b'{"error":{"message":"no negative ids","type":"BadRequestError","param":null,"code":400}}'
             writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
             return True
@@ -206,7 +207,7 @@ def test_the_engines_refusal_of_a_prompt_reaches_the_client() -> None:
 
 def test_a_prefill_that_keeps_nothing_is_served_whole() -> None:
     async def run(answer_text: bytes, reason: str) -> None:
-        async def answer(call: Any, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+        async def answer(_call: Any, writer: asyncio.StreamWriter) -> bool:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(answer_text) + answer_text)
             return True
 

@@ -7,7 +7,7 @@ from hpcserve.router.first_token import FirstToken, StreamStart
 from hpcserve.router.http1 import RequestReader
 from hpcserve.router.request import BadMessageError, Request
 from hpcserve.router.response import parse_response_head
-from tests.router.fakes import event, events_of
+from tests.router.fake_engine import event, events_of
 
 HEAD = (
     b"POST /v1/completions?a=b HTTP/1.1\r\nHost: x\r\nX-Long: "

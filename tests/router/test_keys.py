@@ -15,8 +15,9 @@ from hpcserve.errors import ServiceError
 from hpcserve.router.desk import Limits
 from hpcserve.router.key_file import KeyFile
 from hpcserve.router.keys import KeyRing, read_tenants
-from tests.router.fakes import KEY, Rig, request
+from tests.router.client import KEY, request
 from tests.router.faults import BODY, RIGHT
+from tests.router.rig import Rig
 
 ANNA, ANNAS_OTHER, BOB = "anna-0123456789abcdef", "anna-fedcba9876543210", "bob-00112233445566778899"
 TENANTS = f"# who may ask\nanna {ANNA}\n\n  anna\t{ANNAS_OTHER}\nbob {BOB}\n"

@@ -13,8 +13,9 @@ from hpcserve.router.kv_series import knowledge_series
 from hpcserve.router.tokens import PromptTokens
 from hpcserve.routing.block_hashes import block_keys, packed_tokens
 from hpcserve.routing.kv_index import KvIndex
-from tests.router.fakes import FakeEngine, Rig
-from tests.router.test_tokens import byte_level
+from tests.router.fake_engine import FakeEngine
+from tests.router.rig import Rig
+from tests.tiny_model import byte_level
 
 BLOCK = 16
 LONG = "The sea is wide and the wind blows over it. " * 100

@@ -17,7 +17,8 @@ from hpcserve.router.tokens import PromptTokens
 from hpcserve.routing.block_hashes import block_keys
 from hpcserve.routing.chat_template import ChatTemplate
 from hpcserve.routing.kv_index import KvIndex
-from tests.router.test_tokens import PARTS, byte_level, loaded
+from tests.router.test_tokens import PARTS
+from tests.tiny_model import byte_level, loaded
 
 BLOCK = 4
 SYSTEM = {"role": "system", "content": "Be brief. " * 200}

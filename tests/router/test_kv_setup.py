@@ -18,7 +18,7 @@ from hpcserve.router.kv_setup import KvParts
 from hpcserve.router.kv_watch import KvWatch
 from hpcserve.router.pool import Pools
 from tests.router.following import telling, until
-from tests.router.test_tokens import byte_level, loaded
+from tests.tiny_model import byte_level, loaded
 
 
 class Scene:

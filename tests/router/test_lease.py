@@ -12,7 +12,7 @@ from hpcserve.nouns import Endpoint, Role
 from hpcserve.router.arrivals import Arrivals
 from hpcserve.router.ask import AskError
 from hpcserve.router.lease import LeaseWatch
-from tests.router.fakes import FakeEngine
+from tests.router.fake_engine import FakeEngine
 
 WORKER = FakeEngine(Role.DECODE).endpoint
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from hpcserve.nouns import Role
 from hpcserve.router.desk import Limits
-from tests.router.fakes import Call, FakeEngine, Rig, begin_stream, chunk, events_of, prompt_of, tokens_of
+from tests.router.fake_engine import Call, FakeEngine, begin_stream, chunk, events_of, prompt_of, tokens_of
 from tests.router.faults import BODY, CHAT, RIGHT, ROLE, content_of, fail_500, hang, on
+from tests.router.rig import Rig
 
 
 class TestLease:
@@ -61,7 +62,7 @@ class TestLease:
         asyncio.run(run("/v1/chat/completions", CHAT))
 
     def test_without_the_rule_the_late_answer_is_passed_on(self) -> None:
-        async def late(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+        async def late(_call: Call, _writer: asyncio.StreamWriter) -> bool:
             await asyncio.sleep(0.4)
             return False
 
@@ -79,7 +80,7 @@ class TestLease:
                 decode = rig.engines[1]
                 decode.running = 1
 
-                async def slow(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+                async def slow(_call: Call, _writer: asyncio.StreamWriter) -> bool:
                     for _ in range(80):
                         await asyncio.sleep(0.01)
                         decode.generated += 1
@@ -100,7 +101,7 @@ class TestLease:
                 decode = rig.engines[1]
                 until_s = time.monotonic() + 2.0
 
-                async def slow(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+                async def slow(_call: Call, _writer: asyncio.StreamWriter) -> bool:
                     while (left_s := until_s - time.monotonic()) > 0:
                         decode.waiting = 0 if 0.8 < left_s < 1.4 else 3  # other requests, at all times but one
                         await asyncio.sleep(0.01)

@@ -5,7 +5,9 @@ import os
 from typing import Any
 
 from hpcserve.router.log import Log
-from tests.router.fakes import ENGINE_KEY, KEY, Rig, prompt_of, tokens_of
+from tests.router.client import KEY
+from tests.router.fake_engine import ENGINE_KEY, prompt_of, tokens_of
+from tests.router.rig import Rig
 
 BODY: dict[str, Any] = {"model": "tiny", "prompt": "a secret prompt", "max_tokens": 2}
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hpcserve.discovery import Snapshot
 from hpcserve.engines import EngineCounters
 from hpcserve.nouns import Role
 from hpcserve.router import watching
@@ -16,10 +15,10 @@ from hpcserve.router.desk import Limits
 from hpcserve.router.log import Log
 from hpcserve.router.reports import Reports
 from hpcserve.router.slots import LinkSlots, LinkTimes
-from hpcserve.router.stalls import Stalls
 from hpcserve.routing import Preferences
-from tests.router.fakes import FakeEngine, Rig
-from tests.router.faults import BODY, RIGHT, fail_500
+from tests.router.fake_engine import FakeEngine
+from tests.router.faults import BODY, RIGHT, after, fail_500, hang
+from tests.router.rig import Rig
 
 PROMPT = "the red river runs to the sea"
 
@@ -184,7 +183,7 @@ def test_prompts_wait_for_their_place_and_all_are_answered() -> None:
             prefill = rig.engines[0]
             most = 0
 
-            async def slowly(call: Any, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def slowly(_call: Any, _writer: asyncio.StreamWriter) -> bool:
                 nonlocal most
                 most = max(most, slots.held("decode-0"))
                 await asyncio.sleep(0.01)
@@ -207,12 +206,7 @@ def test_who_leaves_or_fails_gives_the_place_back() -> None:
             slots = with_slots(rig)
             prefill, decode = rig.engines
             hold = asyncio.Event()
-
-            async def held(call: Any, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
-                await hold.wait()
-                return False
-
-            prefill.behave = held
+            prefill.behave = after(hold)
             connections = [await rig.connect() for _ in range(6)]
             for connection in connections:
                 await connection.post("/v1/completions", BODY)
@@ -243,7 +237,7 @@ def test_who_waited_and_is_then_served_whole_holds_no_place() -> None:
             prefill, decode = rig.engines
             prefills, wholes = asyncio.Event(), asyncio.Event()
 
-            async def held(call: Any, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def held(call: Any, _writer: asyncio.StreamWriter) -> bool:
                 await (wholes if call.leg == "whole" else prefills).wait()
                 return False
 
@@ -279,10 +273,6 @@ def test_a_pull_that_hangs_is_given_up_long_before_its_lease(monkeypatch: pytest
         async with Rig(*engines, limits=Limits(handoff_s=60.0), transfer_ms=near) as rig:
             cut = engines[1]
             body = BODY | {"stream": True}
-
-            async def hang(call: Any, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
-                await asyncio.sleep(30)
-                return False
 
             cut.behave = hang
             client = await rig.connect()
@@ -344,14 +334,7 @@ def test_a_state_file_that_cannot_be_written_is_told_once_and_nobody_waits(
         async with Rig() as rig:
             said: list[str] = []
             monkeypatch.setattr(Log, "event", lambda _, text: said.append(text))
-            watcher = watching.Watcher(
-                rig.desk,
-                look=lambda: Snapshot(endpoints=tuple(engine.endpoint for engine in rig.engines), warnings=()),
-                prover=rig.prover,
-                stalls=Stalls(rig.desk, rig.counters),
-                sessions=rig.sessions,
-                state_path=folder / "router.state.json",
-            )
+            watcher = rig.watcher(folder / "router.state.json")
             task = asyncio.create_task(watcher.run())
             await asyncio.sleep(0.3)
             assert (await rig.ask("/v1/completions", BODY)).text == RIGHT

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hpcserve.router import pool
-from tests.router.fakes import Call, FakeEngine, Rig, prefill_answer, prompt_of, tokens_of, whole_answer
+from tests.router.fake_engine import Call, FakeEngine, prefill_answer, prompt_of, tokens_of, whole_answer
+from tests.router.rig import Rig
 
 BODY: dict[str, Any] = {"model": "tiny", "prompt": "Name a river", "max_tokens": 3}
 RIGHT = "".join(tokens_of(prompt_of(BODY), 3))

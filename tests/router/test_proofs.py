@@ -11,7 +11,9 @@ from hpcserve.router.proof_text import Completion, Likeness, compare, proof_prom
 from hpcserve.router.roster import Roster
 from hpcserve.routing import Preferences, preferences_of
 from tests import synthetic
-from tests.router.fakes import WORKLOAD, Call, FakeEngine, Rig, plan_of, send, whole_answer
+from tests.router.fake_engine import Call, FakeEngine, send, whole_answer
+from tests.router.plans import plan_of
+from tests.router.rig import WORKLOAD, Rig
 
 BODY = {"model": "tiny", "prompt": "a b c", "max_tokens": 2}
 
@@ -96,7 +98,7 @@ def test_an_answer_without_a_transfer_proves_nothing(moved: int) -> None:
         async with Rig(proved=False) as rig:
             decode = rig.engines[1]
 
-            async def count(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def count(_call: Call, _writer: asyncio.StreamWriter) -> bool:
                 decode.counts_transfers = decode.transfers < moved
                 return False
 
@@ -229,7 +231,7 @@ def test_a_handoff_that_is_right_every_other_time_is_not_proved_by_luck() -> Non
             decode = rig.engines[1]
             chance = random.Random(7)  # noqa: S311 - a fault, not a secret
 
-            async def behave(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def behave(call: Call, _writer: asyncio.StreamWriter) -> bool:
                 decode.corrupt = call.leg == "decode" and chance.random() < 0.5
                 return False
 
@@ -262,7 +264,7 @@ def test_a_proof_whose_kv_comes_late_fails_and_accuses_nobody(delay_s: float, sp
         async with Rig(proved=False, limits=Limits(handoff_s=0.4)) as rig:
             decode = rig.engines[1]
 
-            async def late(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def late(call: Call, _writer: asyncio.StreamWriter) -> bool:
                 if call.leg == "decode":
                     await asyncio.sleep(delay_s)
                     decode.corrupt = spoiled  # what a pull after the lease may read
@@ -297,7 +299,7 @@ def test_only_the_first_handoffs_of_a_proof_may_be_late() -> None:
         async with Rig(proved=False, limits=Limits(handoff_s=0.4)) as rig:
             decode = rig.engines[1]
 
-            async def late(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def late(call: Call, _writer: asyncio.StreamWriter) -> bool:
                 if call.leg == "decode" and decode.legs().count("decode") <= 8:
                     await asyncio.sleep(0.6)  # as long as a first connection between two engines may take
                 return False

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcserve.discovery import Snapshot
 from hpcserve.nouns import Role
 from hpcserve.router import watching
 from hpcserve.router.stalls import Stalls
-from tests.router.fakes import Call, FakeEngine, Rig, begin_stream, chunk, event
+from tests.router.fake_engine import Call, FakeEngine, begin_stream, chunk, event
 from tests.router.faults import BODY, RIGHT, content_of, hang, on
+from tests.router.rig import Rig
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -66,14 +66,7 @@ def test_a_worker_that_hangs_keeps_no_other_from_coming_back(monkeypatch: pytest
         hanging, other = FakeEngine(Role.AGGREGATED, 0), FakeEngine(Role.AGGREGATED, 1)
         hanging.silent_s = 60.0
         async with Rig(hanging, other) as rig:
-            watcher = watching.Watcher(
-                rig.desk,
-                look=lambda: Snapshot(endpoints=(hanging.endpoint, other.endpoint), warnings=()),
-                prover=rig.prover,
-                stalls=Stalls(rig.desk, rig.counters),
-                sessions=rig.sessions,
-                state_path=tmp_path / "router.state.json",
-            )
+            watcher = rig.watcher(tmp_path / "router.state.json")
             task = asyncio.create_task(watcher.run())
             await asyncio.sleep(0.2)
             for _ in range(2):
@@ -95,17 +88,10 @@ def test_a_worker_that_hangs_is_given_up_and_one_that_blinks_is_not(monkeypatch:
     async def run(tmp_path: Path) -> None:
         engine = FakeEngine(Role.AGGREGATED)
         async with Rig(engine) as rig:
-            watcher = watching.Watcher(
-                rig.desk,
-                look=lambda: Snapshot(endpoints=(engine.endpoint,), warnings=()),
-                prover=rig.prover,
-                stalls=Stalls(rig.desk, rig.counters),
-                sessions=rig.sessions,
-                state_path=tmp_path / "router.state.json",
-            )
+            watcher = rig.watcher(tmp_path / "router.state.json")
             task = asyncio.create_task(watcher.run())
 
-            async def stall(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def stall(_call: Call, writer: asyncio.StreamWriter) -> bool:
                 begin_stream(writer)
                 writer.write(chunk(event({"choices": [{"index": 0, "text": " a"}]})))
                 await writer.drain()

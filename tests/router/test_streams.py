@@ -6,8 +6,9 @@ import json
 import pytest
 
 from hpcserve.nouns import Role
-from tests.router.fakes import Call, FakeEngine, Rig, begin_stream, chunk, event
+from tests.router.fake_engine import Call, FakeEngine, begin_stream, chunk, event
 from tests.router.faults import BODY, CHAT, content_of, hang
+from tests.router.rig import Rig
 
 
 class TestClientLeaves:
@@ -58,7 +59,7 @@ class TestClientLeaves:
 
 class TestBrokenStream:
     async def _broken(self, data: bytes) -> tuple[list[bytes], bool, Rig]:
-        async def breaks(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+        async def breaks(_call: Call, writer: asyncio.StreamWriter) -> bool:
             begin_stream(writer)
             writer.write(chunk(event({"choices": [{"index": 0, "text": " a"}]})))
             await writer.drain()
@@ -107,7 +108,7 @@ def test_a_slow_client_slows_the_engine_down() -> None:
             engine = rig.engines[0]
             written = 0
 
-            async def flood(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def flood(_call: Call, writer: asyncio.StreamWriter) -> bool:
                 nonlocal written
                 begin_stream(writer)
                 for _ in range(250):

@@ -9,36 +9,16 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from hpcserve.errors import ServiceError
 from hpcserve.router.kv_prompt import Known
 from hpcserve.router.tokens import PromptTokens, load_prompt_tokens
 from hpcserve.routing.block_hashes import packed_tokens
 from hpcserve.routing.chat_messages import UnlikeEngineError
+from tests.tiny_model import CORPUS, SPECIAL, byte_level, loaded
 
-CHATML = (
-    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
-    "{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}{% endif %}"
-    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
 UNKNOWN = "<unk>"
-SPECIAL = ("<|im_start|>", "<|im_end|>", "<s>")
-CORPUS = ["the wind blows over the sea", "Name three rivers.", "1 2 3 déjà vu", "    return x\n"] * 4
-
-
-def byte_level() -> Tokenizer:
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        CORPUS, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
-    )
-    made.add_special_tokens([AddedToken(one, special=True, normalized=False) for one in SPECIAL])
-    made.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", made.token_to_id("<s>"))])
-    return made
 
 
 def with_word_starts(scheme: str) -> Tokenizer:
@@ -83,13 +63,6 @@ def both(request: pytest.FixtureRequest) -> tuple[Tokenizer, PromptTokens]:
 
 def fields(body: Mapping[str, Any]) -> dict[str, msgspec.Raw]:
     return msgspec.json.decode(json.dumps(body), type=dict[str, msgspec.Raw])
-
-
-def loaded(tokenizer: Tokenizer, directory: Path, *, template: str | None = CHATML, **config: Any) -> PromptTokens:
-    tokenizer.save(str(directory / "tokenizer.json"))
-    settings_ = {"bos_token": "<s>", "chat_template": template, **config}
-    (directory / "tokenizer_config.json").write_text(json.dumps(settings_), encoding="utf-8")
-    return load_prompt_tokens(directory)
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcserve.discovery import Snapshot
 from hpcserve.router import watching
 from hpcserve.router.desk import Limits
-from hpcserve.router.stalls import Stalls
 from hpcserve.router.turns import Turns
-from tests.router.fakes import Call, Rig
+from tests.router.fake_engine import Call
 from tests.router.faults import BODY, RIGHT
+from tests.router.rig import Rig
 
 EVERY_S = 0.25
 
@@ -50,7 +49,7 @@ def test_a_prefill_whose_answer_lay_there_for_longer_than_the_limit_is_made_anew
         async with Rig(limits=Limits(handoff_s=0.5), sweep_s=100.0) as rig:
             prefill, decode = rig.engines
 
-            async def late(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def late(_call: Call, _writer: asyncio.StreamWriter) -> bool:
                 if prefill.legs() == ["prefill"]:
                     await asyncio.sleep(1.0)
                     stood_still(rig)
@@ -75,7 +74,7 @@ def test_the_limit_of_the_first_token_counts_from_when_the_prefills_answer_may_h
         async with Rig(limits=Limits(handoff_s=1.5), sweep_s=100.0) as rig:
             prefill, decode = rig.engines
 
-            async def late(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def late(_call: Call, _writer: asyncio.StreamWriter) -> bool:
                 if prefill.legs() == ["prefill"]:
                     await asyncio.sleep(0.5)
                     stood_still(rig)
@@ -83,7 +82,7 @@ def test_the_limit_of_the_first_token_counts_from_when_the_prefills_answer_may_h
                     rig.desk.turns = Turns()
                 return False
 
-            async def slow(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
+            async def slow(_call: Call, _writer: asyncio.StreamWriter) -> bool:
                 if decode.legs() == ["decode"]:
                     await asyncio.sleep(1.2)
                 return False
@@ -101,14 +100,7 @@ def test_the_running_router_looks_at_its_clock(tmp_path: Path, monkeypatch: pyte
 
     async def run() -> None:
         async with Rig(sweep_s=100.0) as rig:
-            watcher = watching.Watcher(
-                rig.desk,
-                look=lambda: Snapshot(endpoints=tuple(engine.endpoint for engine in rig.engines), warnings=()),
-                prover=rig.prover,
-                stalls=Stalls(rig.desk, rig.counters),
-                sessions=rig.sessions,
-                state_path=tmp_path / "router.state.json",
-            )
+            watcher = rig.watcher(tmp_path / "router.state.json")
             began_s = rig.desk.now_s()
             task = asyncio.create_task(watcher.run())
             await asyncio.sleep(0.3)

@@ -9,8 +9,9 @@ import pytest
 from hpcserve.discovery import Snapshot
 from hpcserve.nouns import Role
 from hpcserve.router import watching
-from hpcserve.router.stalls import Stalls
-from tests.router.fakes import Call, FakeEngine, Rig, prompt_of, tokens_of
+from tests.router.fake_engine import FakeEngine, prompt_of, tokens_of
+from tests.router.faults import after, hang
+from tests.router.rig import Rig
 
 BODY: dict[str, Any] = {"model": "tiny", "prompt": "The longest river is", "max_tokens": 3}
 RIGHT = "".join(tokens_of(prompt_of(BODY), 3))
@@ -22,12 +23,7 @@ def test_a_worker_that_discovery_misses_once_is_known_to_have_what_it_had() -> N
     async def run() -> None:
         async with Rig() as rig:
             prefill, gate = rig.engines[0], asyncio.Event()
-
-            async def slow(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
-                await gate.wait()
-                return False
-
-            prefill.behave = slow
+            prefill.behave = after(gate)
             clients = [await rig.connect() for _ in range(3)]
             for client in clients:
                 await client.post("/v1/completions", BODY)
@@ -61,18 +57,7 @@ def test_a_request_at_a_withdrawn_worker_that_hangs_starts_over_elsewhere(
         prefill, decode = FakeEngine(Role.PREFILL), FakeEngine(Role.DECODE)
         async with Rig(prefill, decode) as rig:
             there = [prefill.endpoint, decode.endpoint]
-            watcher = watching.Watcher(
-                rig.desk,
-                look=lambda: Snapshot(endpoints=tuple(there), warnings=()),
-                prover=rig.prover,
-                stalls=Stalls(rig.desk, rig.counters),
-                sessions=rig.sessions,
-                state_path=tmp_path / "router.state.json",
-            )
-
-            async def hang(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
-                await asyncio.sleep(60)
-                return True
+            watcher = rig.watcher(tmp_path / "router.state.json", lambda: there)
 
             prefill.behave = hang
             client = await rig.connect()
@@ -99,12 +84,7 @@ def test_a_worker_that_comes_back_keeps_its_connections_again() -> None:
     async def run() -> None:
         async with Rig() as rig:
             prefill, gate = rig.engines[0], asyncio.Event()
-
-            async def slow(call: Call, writer: asyncio.StreamWriter) -> bool:  # noqa: ARG001 - a behaviour
-                await gate.wait()
-                return False
-
-            prefill.behave = slow
+            prefill.behave = after(gate)
             client = await rig.connect()
             await client.post("/v1/completions", BODY)
             await asyncio.sleep(0.1)

@@ -7,7 +7,7 @@ import struct
 import time
 from typing import Any
 
-from tests.router.fakes import prompt_of, tokens_of
+from tests.router.fake_engine import prompt_of, tokens_of
 from tests.router.mangle import Input
 from tests.router.responses import BadResponseError, Response, Responses, take_apart
 
