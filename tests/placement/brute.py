@@ -102,6 +102,10 @@ class Brute:
         """The least cost of all seatings."""
         return min((cost for cost in map(self.cost, self.seatings()) if cost is not None), default=None)
 
+    def fewest_nodes(self) -> int:
+        """Of all seatings that can be, the cheapest or not; it may use fewer than the cheapest does."""
+        return min(cost[5] for cost in map(self.cost, self.seatings()) if cost is not None)
+
     def seatings(self) -> Iterator[tuple[Seat, ...]]:
         return product(*(self.seats(stage.ranks, stage.nodes) for stage in stages_of(self.case)))
 

@@ -13,7 +13,7 @@ from hpcserve.fabric import fabric_of
 from hpcserve.nouns import Ask, Chance, Distance, Granted, Mode, NodeGroup, Outlook, Site, Slo, Workload
 from hpcserve.placement import outlook, place
 from hpcserve.placement.allocations_ways import Openings, Ways
-from hpcserve.site import expand_hosts
+from hpcserve.site import expand_hosts, fold_hosts
 from tests.placement.test_place import H100, pools, shipped
 from tests.placement.test_shapes import SMALL, asked, speed
 
@@ -360,20 +360,45 @@ def test_every_way_allows_what_it_says(count: int, idle: set[str], packs: bool, 
         site=site,
         openings=Openings(idle=frozenset(idle)),
     ).all()
+    found = {way.constraint or "free": way for way in ways}
+    planned, free_now = fabric.nodes[:count], [host for host in fabric.nodes if host in idle]
+    under = {leaf: [host for host in free_now if fabric.leaf_of(host) == leaf] for leaf in ("leaf1", "leaf2")}
+    fewest_leaves = 1 if max(map(len, under.values())) >= count else 2
+    switches = [f"--switches={leaves}" for leaves in (1, 2) if leaves <= count <= 8 * leaves]
+    feature = ["--constraint=some"] if count <= len(having) < len(HOSTS) else []
+    assert list(found) == [f"--nodelist={fold_hosts(planned)}", *switches, *feature, "free"]
+
+    def leaves_of(nodes: tuple[str, ...]) -> int:
+        return len({fabric.leaf_of(node) for node in nodes})
+
     for way in ways:
-        for nodes in (way.worst, way.likely):
-            if nodes is None:
-                continue
-            assert len(set(nodes)) == len(nodes) == count
-            if way.constraint and way.constraint.startswith("--switches="):
-                leaves = len({fabric.leaf_of(node) for node in nodes})
-                assert leaves <= int(way.constraint.removeprefix("--switches="))
-            if way.constraint == "--constraint=some":
-                assert set(nodes) <= having
-        assert way.likely is None or set(way.likely) <= idle
-        assert len(set(way.best)) >= count
-    free = next(way for way in ways if way.constraint is None)
+        assert len(set(way.worst)) == len(way.worst) == count
+        if way.likely is not None:
+            assert len(set(way.likely)) == len(way.likely) == count
+            assert set(way.likely) <= idle
+    by_name, free = found[f"--nodelist={fold_hosts(planned)}"], found["free"]
+    assert by_name.worst == by_name.best == free.best == planned
+    assert by_name.likely == (planned if idle.issuperset(planned) else None)
+    for leaves, way in ((int(name.removeprefix("--switches=")), found[name]) for name in switches):
+        assert leaves_of(way.worst) == leaves
+        if leaves_of(planned) <= leaves:
+            assert way.best == planned
+        else:  # all nodes of one leaf
+            assert (leaves_of(way.best), len(set(way.best))) == (1, 8)
+        assert (way.likely is not None) == (len(idle) >= count and fewest_leaves <= leaves)
+        assert way.likely is None or leaves_of(way.likely) == fewest_leaves
+    for name in feature:
+        some = found[name]
+        assert set(some.worst) <= having
+        assert set(some.best) == (set(planned) if having.issuperset(planned) else having)
+        assert (some.likely is not None) == (len(idle & having) >= count)
+        assert some.likely is None or set(some.likely) <= having
+    assert leaves_of(free.worst) == min(count, 2)
     assert (free.likely is not None) == (len(idle) >= count)
-    packed = max(len([host for host in idle if fabric.leaf_of(host) == leaf]) for leaf in ("leaf1", "leaf2"))
-    under_one = next((way for way in ways if way.constraint == "--switches=1"), None)
-    assert (under_one is not None and under_one.likely is not None) == (packed >= count and count <= 8)
+    if free.likely is not None and packs:
+        assert leaves_of(free.likely) == fewest_leaves
+        if fewest_leaves == 1:  # of the leaf that is left with fewest
+            (leaf,) = {fabric.leaf_of(node) for node in free.likely}
+            assert len(under[leaf]) == min(len(own) for own in under.values() if len(own) >= count)
+    elif free.likely is not None:
+        assert list(free.likely) == free_now[:count]  # wherever they are: it does not look at leaves

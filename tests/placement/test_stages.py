@@ -22,7 +22,7 @@ from tests.strategies import Case, allocation_of
 _MOST_SEATINGS = 8_000
 
 slow = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=45, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 
@@ -91,6 +91,8 @@ def test_where_the_search_gives_up_its_bounds_are_bounds(case: Case) -> None:
     assert found is not None
     assert round((said.slowest_at_least_ms or 0) * 1e6) <= best[1]
     assert round((said.traffic_at_least_ms or 0) * 1e6) <= best[2]
+    assert said.nodes == found[5]
+    assert said.nodes_at_least <= brute.fewest_nodes()
     naive = in_order(case, fabric)
     cost = brute.cost(naive) if naive is not None else None
     assert cost is None or found <= cost
