@@ -18,6 +18,8 @@ from tests.router.processes import Job
 
 LEASE_S = 10
 """Of the workers' KV; long enough for a machine that has other things to do."""
+_STARTS_WITHIN_S = 600.0
+"""All of them start at once, and anew while the machine is busy with requests; one that dies is noticed at once."""
 _EVERY_S = (1.0, 6.0)
 """Between one disturbance and the next."""
 _MOST_HURT = 2
@@ -118,7 +120,13 @@ class Crew:
         worker.lives += 1
         start: Callable[..., subprocess.Popen[bytes]] = self._job.start_engine
         worker.process = await asyncio.to_thread(
-            start, worker.role, f"g{worker.lives}", *self._words, number=worker.number, ports=worker.ports
+            start,
+            worker.role,
+            f"g{worker.lives}",
+            *self._words,
+            number=worker.number,
+            ports=worker.ports,
+            within_s=_STARTS_WITHIN_S,
         )
 
 

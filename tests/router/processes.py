@@ -79,8 +79,9 @@ class Job:
         events: bool = False,
         number: int = 0,
         ports: tuple[int, int] | None = None,
+        within_s: float = 20.0,
     ) -> subprocess.Popen[bytes]:
-        """Start one and announce it. `ports`: of its HTTP and its side channel; None: any two."""
+        """Start one and announce it. `ports`: of its HTTP and side channel; None: any two. `within_s`: it may take."""
         port, side = ports or (free_port(), free_port())
         told, repeated = (free_port(), free_port()) if events else (None, None)
         if events:
@@ -114,7 +115,7 @@ class Job:
             stderr=self.log,
         )
         self.processes.append(process)
-        until(lambda: _is_healthy(port), within_s=600)
+        until(lambda: self._serves(process, port), within_s=within_s)
         endpoint = Endpoint(
             id=f"{role}-{number}",
             generation=generation,
@@ -133,6 +134,11 @@ class Job:
         )
         write_record(self.directory / "endpoints" / f"{endpoint.id}.json", endpoint)
         return process
+
+    def _serves(self, process: subprocess.Popen[bytes], port: int) -> bool:
+        said = f"it ended with {process.poll()}; the log: {self.directory / 'router.log'}"
+        assert process.returncode is None, said
+        return _is_healthy(port)
 
     def start_router(self, *words: str, door: socket.socket | None = None) -> subprocess.Popen[bytes]:
         """`door`: the socket to listen on, which outlives the router, as the agent's does."""

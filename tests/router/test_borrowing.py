@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import statistics
-import time
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -23,26 +22,25 @@ def body(number: int) -> dict[str, object]:
     return BODY | {"prompt": f"Stream {number} of many", "max_tokens": 8, "ignore_eos": True}
 
 
-async def stream(client: httpx.AsyncClient, url: str, number: int) -> tuple[float, str]:
-    """(seconds to the first token, the whole text)."""
-    start_s, first_s, text = time.monotonic(), 0.0, ""
+async def stream(client: httpx.AsyncClient, url: str, number: int) -> str:
+    """The whole text."""
+    text = ""
     asked = body(number) | {"stream": True}
     async with client.stream("POST", f"{url}/v1/completions", headers=HEADERS, json=asked) as answer:
         assert answer.status_code == 200
         async for line in answer.aiter_lines():
             if line.startswith("data: {"):
-                first_s = first_s or time.monotonic() - start_s
                 text += json.loads(line[6:])["choices"][0]["text"]
-    return first_s, text
+    return text
 
 
-async def together(url: str) -> list[tuple[float, str]]:
+async def together(url: str) -> list[str]:
     async with httpx.AsyncClient(timeout=30) as client:
         return await asyncio.gather(*(stream(client, url, number) for number in range(REQUESTS)))
 
 
-def served(directory: Path, borrow: Literal["never", "when-cheaper"]) -> tuple[float, str]:
-    """Mean time to first token, and the router's metrics, of streams that begin at once; their texts are right."""
+def served(directory: Path, borrow: Literal["never", "when-cheaper"]) -> str:
+    """The router's metrics after streams that begin at once; their texts are right."""
     directory.mkdir()
     job = Job(directory)
     settings = RouterSettings(borrow=borrow, pulls_in_turn=False)
@@ -54,7 +52,7 @@ def served(directory: Path, borrow: Literal["never", "when-cheaper"]) -> tuple[f
         job.start_router()
         until(job.ready, within_s=40)
         found = asyncio.run(together(job.url))
-        for number, (_, text) in enumerate(found):
+        for number, text in enumerate(found):
             alone = httpx.post(
                 f"{job.engine_url(Role.DECODE)}/v1/completions",
                 headers={"Authorization": f"Bearer {ENGINE_KEY}"},
@@ -62,14 +60,13 @@ def served(directory: Path, borrow: Literal["never", "when-cheaper"]) -> tuple[f
                 timeout=30,
             )
             assert text == alone.json()["choices"][0]["text"]
-        return statistics.mean(first_s for first_s, _ in found), httpx.get(f"{job.url}/metrics").text
+        return httpx.get(f"{job.url}/metrics", timeout=10).text
     finally:
         job.end()
 
 
 def test_an_idle_prefill_pool_decodes_where_decode_is_overloaded(tmp_path: Path) -> None:
-    own_s, own = served(tmp_path / "own", "never")
-    borrowed_s, borrowed = served(tmp_path / "borrowed", "when-cheaper")
-    assert "hpcserve_router_whole_requests_total{" not in own
-    assert 'hpcserve_router_whole_requests_total{reason="decode_load"}' in borrowed
-    assert borrowed_s < 0.8 * own_s  # twice the seats: half the wait, about
+    assert "hpcserve_router_whole_requests_total{" not in served(tmp_path / "own", "never")
+    borrowed = served(tmp_path / "borrowed", "when-cheaper")
+    found = re.findall(r'^hpcserve_router_whole_requests_total\{reason="decode_load"\} (\S+)$', borrowed, re.MULTILINE)
+    assert [float(count) >= 2 for count in found] == [True], found

@@ -43,18 +43,25 @@ def engine(*words: str, role: str = "", policy: str = "fail") -> Iterator[tuple[
     process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL)
     client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30)
     try:
-        _await_health(client)
+        _await_health(client, process)
         yield client, process
     finally:
         client.close()
         if process.poll() is None:
             process.terminate()
-        process.wait(timeout=10)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
 
-def _await_health(client: httpx.Client) -> None:
+def _await_health(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + 20
     while time.monotonic() < end:
+        if process.poll() is not None:
+            pytest.fail(f"the engine ended with {process.returncode} before it answered")
         try:
             if client.get("/health").status_code == 200:
                 return
