@@ -7,7 +7,7 @@ from hpcserve.deploy.on_disk import what_is_there
 from hpcserve.deploy.places import read_text
 from hpcserve.discovery import typed_path
 from hpcserve.errors import NotFoundError
-from hpcserve.latency import NAMES, model_of, named, parallelism_of, read_latency
+from hpcserve.latency import NAMES, model_of, named, parallelism_of, read_latency, subject_of
 from hpcserve.placement import Speed
 
 __all__ = ["read_speeds"]
@@ -31,11 +31,20 @@ def _speed(name: str) -> Speed:
             decode_ranks=file.decode.tensor_parallel,
             prefill_stages=file.prefill.pipeline_parallel,
             decode_stages=file.decode.pipeline_parallel,
+            gpu=file.gpu,
+            model_name=file.model,
         )
     if name in NAMES:
         ranks, stages = parallelism_of(name)
+        model, gpu = subject_of(name)
         return Speed(
-            model=named(name), prefill_ranks=ranks, decode_ranks=ranks, prefill_stages=stages, decode_stages=stages
+            model=named(name),
+            prefill_ranks=ranks,
+            decode_ranks=ranks,
+            prefill_stages=stages,
+            decode_stages=stages,
+            gpu=gpu,
+            model_name=model,
         )
     near = difflib.get_close_matches(name, NAMES, n=1)
     raise NotFoundError(

@@ -9,7 +9,7 @@ from hpcserve.latency.curved import CurvedLatency
 from hpcserve.latency.distserve import distserve
 from hpcserve.latency.fit import fit
 from hpcserve.latency.linear import LinearLatency
-from hpcserve.latency.named import NAMES, named, parallelism_of
+from hpcserve.latency.named import NAMES, named, parallelism_of, subject_of
 from hpcserve.latency.pipelined import PipelinedLatency
 from hpcserve.latency.queueing import (
     busy_share,
@@ -50,4 +50,5 @@ __all__ = [
     "split_layers_ttft_ms",
     "split_operators_ttft_ms",
     "splitwise_latency",
+    "subject_of",
 ]

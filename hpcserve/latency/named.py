@@ -6,10 +6,11 @@ from hpcserve.latency.distserve import PROFILES, STAGED, Engine, distserve
 from hpcserve.latency.pipelined import PipelinedLatency
 from hpcserve.latency.two_regime import TwoRegimeLatency
 
-__all__ = ["NAMES", "named", "parallelism_of"]
+__all__ = ["NAMES", "named", "parallelism_of", "subject_of"]
 
+_GPU = "a100"
 _KEYS: Mapping[str, tuple[Engine, str, int, int]] = {
-    f"{engine}-{model}-a100-tp{ranks}" + (f"-pp{stages}" if stages > 1 else ""): (engine, model, ranks, stages)
+    f"{engine}-{model}-{_GPU}-tp{ranks}" + (f"-pp{stages}" if stages > 1 else ""): (engine, model, ranks, stages)
     for engine, model, ranks, stages in (*((*key, 1) for key in PROFILES), *STAGED)
 }
 NAMES: tuple[str, ...] = tuple(_KEYS)
@@ -30,3 +31,8 @@ def parallelism_of(name: str) -> tuple[int, int]:
     """
     _, _, ranks, stages = _KEYS[name]
     return ranks, stages
+
+
+def subject_of(name: str) -> tuple[str, str]:
+    """The model and the GPU that the published profile of that name is of; KeyError as `named`."""
+    return _KEYS[name][1], _GPU

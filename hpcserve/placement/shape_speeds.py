@@ -1,5 +1,6 @@
 """Latency models by the parallelism that they are of: which workers can be simulated."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,19 +23,38 @@ _LARGE_GPU_GIB = 70.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """A latency model, and the tensor and pipeline parallelism of the workers that it tells of."""
+    """A latency model, and the tensor and pipeline parallelism of the workers that it tells of.
+
+    `gpu` and `model_name` are what its times are of, as its file names them; None: not known.
+    """
 
     model: LatencyModel
     prefill_ranks: int
     decode_ranks: int
     prefill_stages: int = 1
     decode_stages: int = 1
+    gpu: str | None = None
+    model_name: str | None = None
 
     def tells_of(self, role: Role, ranks: int, stages: int) -> bool:
         """Whether it has the times of such a worker, of both phases where it does both."""
         prefills = role == Role.DECODE or (self.prefill_ranks, self.prefill_stages) == (ranks, stages)
         decodes = role == Role.PREFILL or (self.decode_ranks, self.decode_stages) == (ranks, stages)
         return prefills and decodes
+
+    def is_of_gpu(self, model: str) -> bool:
+        """Whether its times are of such a GPU: `a100` and `a100_sxm` are both of an `a100-sxm`."""
+        return self.gpu is None or _alike(self.gpu, model)
+
+    def is_of_model(self, model: str) -> bool:
+        """Whether its times are of that model, by the last part of a path or of a name on a hub."""
+        return self.model_name is None or _alike(self.model_name.rpartition("/")[2], model.rpartition("/")[2])
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether one name says all that the other does: words of letters and digits, in any case."""
+    first, second = (set(re.findall(r"[a-z0-9.]+", name.lower())) for name in (one, other))
+    return first <= second or second <= first
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +84,7 @@ class _WithRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speeds:
-    """All latency models that were given; the first that fits a worker is its own."""
+    """The latency models given, those of the GPUs that are used first; a worker's own is the first that fits."""
 
     speeds: tuple[Speed, ...]
     shape: ModelShape
@@ -75,8 +95,15 @@ class Speeds:
 
     def of(self, role: Role, ranks: int, stages: int = 1) -> LatencyModel | None:
         """The model of a worker; None where none was given for so many ranks and stages."""
-        found = next((speed.model for speed in self.speeds if speed.tells_of(role, ranks, stages)), None)
-        return None if found is None else self._with_room(found, ranks, stages)
+        found = self._first(role, ranks, stages)
+        return None if found is None else self._with_room(found.model, ranks, stages)
+
+    def of_others(self, pool: Pool, *, model: str, gpu: str) -> str:
+        """What the times of a pool's workers are of, where that is another model or GPU; empty where it is not."""
+        found = self._first(pool.role, pool.tensor_parallel, pool.pipeline_parallel)
+        if found is None or (found.is_of_model(model) and found.is_of_gpu(gpu)):
+            return ""
+        return " on ".join(part for part in (found.model_name, found.gpu) if part)
 
     def need(self, pool: Pool) -> LatencyModel:
         """That of a pool's workers; raises NotFoundError where there is none."""
@@ -96,6 +123,9 @@ class Speeds:
                 remedy="give one more --latency of that parallelism, or change it in the pool",
             )
         return found
+
+    def _first(self, role: Role, ranks: int, stages: int) -> Speed | None:
+        return next((speed for speed in self.speeds if speed.tells_of(role, ranks, stages)), None)
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -130,7 +160,7 @@ def _cut(ranks: int, stages: int) -> str:
 def speeds_for(speeds: Sequence[Speed], *, shape: ModelShape, service: Service, kind: NodeType) -> Speeds:
     """The latency models with the memory that workers of the service have on such nodes; of its pools the least."""
     return Speeds(
-        speeds=tuple(speeds),
+        speeds=tuple(sorted(speeds, key=lambda one: not one.is_of_gpu(kind.gpu.model))),
         shape=shape,
         gpu_memory_gib=None if kind.gpu.model == "cpu" else kind.gpu.memory_gib,
         utilisation=min(_utilisation((*service.args, *pool.args)) for pool in service.pools),

@@ -136,7 +136,7 @@ class Bench:
             best=found[1],
             at_load=None if load is None else self.at(deployment, load),
             gpus=max(self.gpus, shape.gpus),
-            remarks=(*self._remarks(shape, found[1], quick), *self._timed_alike(shape)),
+            remarks=(*self._remarks(shape, found[1], quick), *self._timed_alike(shape), *self._timed_as_others(shape)),
         )
 
     def at(self, deployment: Deployment, rate: float) -> Outcome:
@@ -178,7 +178,7 @@ class Bench:
         return tuple(said)
 
     def _timed_alike(self, shape: Shape) -> tuple[str, ...]:
-        """Latency models that GPUs of several kinds were given, as one is chosen by role and parallelism alone."""
+        """Latency models that GPUs of several kinds were given, as none of their own was."""
         kinds: dict[str, dict[str, None]] = {}
         for pool in shape.pools:
             kind = self.kinds[self.service.partition_of(pool)]
@@ -188,6 +188,17 @@ class Bench:
             for source, models in kinds.items()
             if len(models) > 1
         )
+
+    def _timed_as_others(self, shape: Shape) -> tuple[str, ...]:
+        """Latency models of another model or GPU than the workers', as none of their own was given."""
+        found: dict[str, None] = {}
+        for pool in shape.pools:
+            where = self.service.partition_of(pool)
+            gpu = self.kinds[where].gpu.model
+            others = self.speeds[where].of_others(pool, model=self.service.model, gpu=gpu)
+            if others:
+                found[f"times of {others} were taken for {self.service.model} on {gpu}"] = None
+        return tuple(found)
 
     def _traffic(self, rate: float) -> Offered:
         load = self.service.workload

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcserve.latency import NAMES, Chunk, distserve, named, parallelism_of
+from hpcserve.latency import NAMES, Chunk, distserve, named, parallelism_of, subject_of
 
 
 def test_prefill_and_decode_as_published() -> None:
@@ -46,6 +46,7 @@ def test_every_name_is_a_profile_with_a_source() -> None:
         assert model.kv_tokens
     assert "vLLM" in named("vllm-opt-66b-a100-tp4").source
     assert [parallelism_of(name) for name in NAMES[:3]] == [(1, 1), (2, 1), (4, 1)]
+    assert subject_of(NAMES[0]) == ("opt-13b", "a100")
 
 
 def test_a_worker_of_two_stages_prefills_as_long_and_decodes_half_batches() -> None:

@@ -1,5 +1,7 @@
 """Pools in partitions of their own: who sits where, what Slurm is asked for, and what is refused."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,9 @@ import pytest
 
 from hpcserve.errors import PlacementError
 from hpcserve.fabric import fabric_of
+from hpcserve.latency import LinearLatency
 from hpcserve.nouns import Ask, Distance, Mode, Plan, Pool, Role, Service, Site, Slo, Workload
-from hpcserve.placement import Weighed, outlook, place, weigh
+from hpcserve.placement import Speed, Weighed, outlook, place, weigh
 from hpcserve.site import expand_hosts, load_site
 from hpcserve.wire import decode_record, encode_record
 from tests.placement.test_place import LLAMA_70B, service
@@ -142,13 +145,13 @@ def test_the_model_must_fit_the_gpus_of_each_partition() -> None:
     place(fabric=fabric, site=MIXED, shape=large, service=wanted.model_copy(update={"pools": inside}))
 
 
-def weighed(*, kv_tokens: int | None = None, **more: Any) -> Weighed:
+def weighed(*, kv_tokens: int | None = None, speeds: Sequence[Speed] | None = None, **more: Any) -> Weighed:
     return weigh(
         fabric=fabric_of(MIXED),
         site=MIXED,
         shape=MODEL,
         service=asked(mode=Mode.AUTO, pools=pools(1, 1), slo=Slo(ttft_ms=2000.0, tpot_ms=15.0)),
-        speeds=[speed(4, kv_tokens=kv_tokens)],
+        speeds=speeds or [speed(4, kv_tokens=kv_tokens)],
         **more,
     )
 
@@ -160,6 +163,29 @@ def test_each_partitions_gpus_say_what_room_its_workers_have() -> None:
     assert "h100-sxm and a100-sxm GPUs were given the same times: made, TP 4" in found.comparison.plan.verdict.reasons
     pools_shown = {one.name: one.pools for one in found.comparison.alternatives}
     assert [pool.partition for pool in pools_shown["1 prefill TP 4 + 1 decode TP 4"]] == ["fast", None]
+
+
+def goodput_of(found: Weighed) -> float:
+    goodput = found.comparison.alternatives[0].goodput
+    assert goodput is not None
+    assert goodput.request_rate is not None
+    return goodput.request_rate
+
+
+def test_each_partitions_gpus_have_times_of_their_own() -> None:
+    """Whatever the order of files; where there is none of a GPU, a line says whose were taken."""
+    fast = replace(speed(4), gpu="h100_sxm", model_name="made/SmolLM2-135M-Instruct")
+    slower = speed(4, decode_base_ms=12.0).model
+    assert isinstance(slower, LinearLatency)
+    slow = replace(
+        fast, model=replace(slower, source="made, slower"), gpu="a100-sxm", model_name="smollm2-135m-instruct"
+    )
+    rate, again, alone = (goodput_of(weighed(speeds=speeds)) for speeds in ([fast, slow], [slow, fast], [fast]))
+    assert rate == again < alone
+    both = weighed(speeds=[slow, fast]).comparison.plan.verdict.reasons
+    assert not any("given the same times" in line or "were taken for" in line for line in both)
+    [line] = [line for line in weighed(speeds=[fast]).comparison.plan.verdict.reasons if "were taken for" in line]
+    assert line == "times of made/SmolLM2-135M-Instruct on h100_sxm were taken for SmolLM2-135M-Instruct on a100-sxm"
 
 
 @pytest.mark.parametrize("more", [{"gpus": 8}, {"alternatives": True}])
