@@ -5,9 +5,9 @@ Usage: ask.py JOB_DIRECTORY QUESTION. Exits 9 where the answer came but the proo
 
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
+import httpx
 from openai import OpenAI
 
 from hpcserve.engines import EngineCounters, adapter_for
@@ -62,8 +62,8 @@ def workers(directory: Path) -> list[Endpoint]:
 
 def counters(worker: Endpoint) -> EngineCounters:
     """A worker's counters now."""
-    with urllib.request.urlopen(f"{worker.url}/metrics", timeout=10) as answer:  # noqa: S310 - an address of the job's own
-        return adapter_for(worker.engine).read_counters(answer.read().decode())
+    answer = httpx.get(f"{worker.url}/metrics", timeout=10, trust_env=False).raise_for_status()
+    return adapter_for(worker.engine).read_counters(answer.text)
 
 
 if __name__ == "__main__":

@@ -127,9 +127,10 @@ class Machine:
         end_s = time.monotonic() + _READY_S
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
         while True:
-            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=headers)
             try:
-                urllib.request.urlopen(request, timeout=3).close()  # noqa: S310 - http, of this machine
+                urllib.request.urlopen(
+                    urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=headers), timeout=3
+                ).close()
             except (urllib.error.URLError, OSError) as error:
                 if time.monotonic() > end_s:
                     raise TimeoutError(f"port {port} does not answer: {error}; see {self._work}") from None

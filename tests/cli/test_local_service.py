@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from hpcserve.cli.program import run
@@ -61,9 +61,8 @@ def test_a_service_is_ready_answers_shows_its_logs_and_ends(served: JobState, ca
         check=True,
     )
     base, key = printed.stdout.split()
-    request = urllib.request.Request(f"{base}/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - http
-    with urllib.request.urlopen(request, timeout=20) as response:  # noqa: S310 - http
-        assert json.load(response)["data"][0]["id"] == "smollm2"
+    listed = httpx.get(f"{base}/models", headers={"Authorization": f"Bearer {key}"}, timeout=20)
+    assert listed.json()["data"][0]["id"] == "smollm2"
 
     assert run(["logs", job, "decode-0"]) == 0
     assert capsys.readouterr().out.startswith("simulated engine")

@@ -3,10 +3,10 @@
 import json
 import subprocess
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from hpcserve.cli.program import run
@@ -14,6 +14,7 @@ from hpcserve.nouns import Endpoint, JobHandle, JobState
 from hpcserve.wire import decode_record
 from tests.deploy.conftest import model, service_file
 from tests.golden.cases import ROOT
+from tests.real.harness import slurm
 
 __all__ = ["model", "service_file"]
 
@@ -71,30 +72,22 @@ def generations(directory: str) -> dict[str, str]:
     return {record.id: record.generation for record in records}
 
 
-def scontrol(*words: str) -> None:
-    subprocess.run(["scontrol", *words], check=True, capture_output=True)
-
-
 def test_a_submitted_service_answers_with_its_key_and_not_without(handle: JobHandle, look: Look) -> None:
     state = look()
     assert (state.phase, state.simulated, state.handle) == ("ready", True, handle)
     key = Path(handle.directory, "keys", "api.key").read_text()
-    body = json.dumps({"model": "smollm2", "prompt": "hello", "max_tokens": 4}).encode()
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-    request = urllib.request.Request(f"{state.url}/v1/completions", data=body, headers=headers)  # noqa: S310 - http
-    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - http
-        assert json.load(response)["usage"]["completion_tokens"] == 4
-    del request.headers["Authorization"]
-    with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(request, timeout=30)  # noqa: S310 - http
+    body = {"model": "smollm2", "prompt": "hello", "max_tokens": 4}
+    url, headers = f"{state.url}/v1/completions", {"Authorization": f"Bearer {key}"}
+    assert httpx.post(url, json=body, headers=headers, timeout=30).json()["usage"]["completion_tokens"] == 4
+    assert httpx.post(url, json=body, timeout=30).status_code == 401
 
 
 def test_a_requeued_job_serves_again_and_believes_nothing_of_its_first_life(handle: JobHandle, look: Look) -> None:
     before = generations(handle.directory)
-    scontrol("requeue", handle.id)
+    slurm("scontrol", "requeue", handle.id)
     state = until(look, "pending")
     assert state.url is None
-    scontrol("update", f"JobId={handle.id}", "StartTime=now")
+    slurm("scontrol", "update", f"JobId={handle.id}", "StartTime=now")
     until(look, "ready")
     after = generations(handle.directory)
     assert after.keys() == before.keys()

@@ -1,12 +1,11 @@
 """Prefill in one partition and decode in another, as one job of a real Slurm: run inside `slurm/cluster exec`."""
 
 import json
-import subprocess
 import time
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import httpx
 import pytest
 
 from hpcserve.cli.program import run
@@ -14,7 +13,8 @@ from hpcserve.nouns import JobHandle, JobState, Plan
 from hpcserve.site import expand_hosts
 from hpcserve.wire import decode_record
 from tests.deploy.conftest import model, service_file
-from tests.golden.cases import ROOT
+from tests.golden.cases import onebox_with
+from tests.real.harness import slurm
 
 __all__ = ["model", "service_file"]
 
@@ -25,28 +25,23 @@ HOSTS = {"left": "node[01,03]", "right": "node[02,04]"}
 """Two partitions beside `main`, each with a node under either leaf: one of each is free, whatever else runs."""
 
 
-def slurm(*words: str) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
-
-
 @pytest.fixture
-def partitions() -> Iterator[None]:
+def partitions() -> Iterator[Mapping[str, str]]:
     for name, hosts in HOSTS.items():
         slurm("scontrol", "create", f"PartitionName={name}", f"Nodes={hosts}", "MaxTime=INFINITE", "State=UP")
-    yield
+    yield HOSTS
     for name in HOSTS:
         slurm("scontrol", "delete", f"PartitionName={name}")
 
 
 @pytest.fixture
-def handle(tmp_path: Path, service_file: Path, partitions: None, capsys: Captured) -> Iterator[JobHandle]:  # noqa: ARG001
+def handle(tmp_path: Path, service_file: Path, partitions: Mapping[str, str], capsys: Captured) -> Iterator[JobHandle]:
     """A service over both partitions that is ready."""
-    before, rest = (ROOT / "site_configs" / "onebox.yaml").read_text(encoding="utf-8").split("partitions:\n")
     described = "".join(
         f"  {name}: {{hosts: '{hosts}', max_time: 1-00:00:00, account_required: false}}\n"
-        for name, hosts in HOSTS.items()
+        for name, hosts in partitions.items()
     )
-    text = f"{before}partitions:\n{described}\n{rest[rest.index('switches:') :]}"
+    text = onebox_with(described)
     site = tmp_path / "site.yaml"
     site.write_text(text.replace("~/.cache/hpcserve/models", str(tmp_path / "models")), encoding="utf-8")
     asked = service_file.read_text().replace("partition: null", "partition: left").replace("same-leaf", "best")
@@ -66,17 +61,6 @@ def rows(handle: JobHandle, *fields: str) -> dict[str, list[str]]:
     """What squeue says of each component of the job, by its id."""
     text = slurm("squeue", "--noheader", "--states=all", f"--jobs={handle.id}", f"--format=%i|{'|'.join(fields)}")
     return {row[0]: row[1:] for row in (line.split("|") for line in text.splitlines())}
-
-
-def answer(url: str, key: str, **body: object) -> bytes:
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-    data = json.dumps({"model": "smollm2", **body}).encode() if body else None
-    with urllib.request.urlopen(  # noqa: S310 - http
-        urllib.request.Request(url, data=data, headers=headers),  # noqa: S310 - http
-        timeout=30,
-    ) as response:
-        said: bytes = response.read()
-        return said
 
 
 def test_one_job_of_two_components_serves_across_both_and_ends_as_one(handle: JobHandle, capsys: Captured) -> None:
@@ -104,11 +88,16 @@ def test_one_job_of_two_components_serves_across_both_and_ends_as_one(handle: Jo
     assert state.url is not None
     assert capsys.readouterr().out.startswith(state.url)
 
-    key = (directory / "keys" / "api.key").read_text()
+    headers = {"Authorization": f"Bearer {(directory / 'keys' / 'api.key').read_text()}"}
     prompt = "The wind in the pines. " * 40
-    said = json.loads(answer(f"{state.url}/v1/completions", key, prompt=prompt, max_tokens=4))
+    said = httpx.post(
+        f"{state.url}/v1/completions",
+        json={"model": "smollm2", "prompt": prompt, "max_tokens": 4},
+        headers=headers,
+        timeout=30,
+    ).json()
     assert said["usage"]["completion_tokens"] == 4
-    metrics = answer(f"{state.url}/metrics", key).decode()
+    metrics = httpx.get(f"{state.url}/metrics", headers=headers, timeout=30).text
     (handed_over,) = [line for line in metrics.splitlines() if line.startswith("hpcserve_router_path_handoffs_total{")]
     assert 'prefill="prefill-0"' in handed_over
     assert 'decode="decode-0"' in handed_over

@@ -58,5 +58,6 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def service_file(tmp_path: Path, model: Path) -> Path:  # noqa: ARG001 - a service is of no use without its model
-    return write_service(tmp_path)
+def service_file(model: Path) -> Path:
+    """Beside the folder of its model."""
+    return write_service(model.parents[1])

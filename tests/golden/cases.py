@@ -21,6 +21,13 @@ SITES = tuple(sorted(path.stem for path in (ROOT / "site_configs").glob("*.yaml"
 CASES = tuple(sorted(path.stem for path in (HERE / "services").glob("*.yaml")))
 KEYS = {"api.key": "a" * 64, "engine.key": "e" * 64}
 
+
+def onebox_with(partitions: str) -> str:
+    """The site of the one-machine cluster with other partitions, each line of them indented."""
+    before, rest = (ROOT / "site_configs" / "onebox.yaml").read_text(encoding="utf-8").split("partitions:\n")
+    return f"{before}partitions:\n{partitions}\n{rest[rest.index('switches:') :]}"
+
+
 CONFIGS = {
     "smollm2": {
         "architectures": ["LlamaForCausalLM"],

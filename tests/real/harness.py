@@ -35,6 +35,11 @@ def hpcserve(*words: str | Path, within_s: float = 120) -> str:
     return done.stdout
 
 
+def slurm(*words: str) -> str:
+    """What one of Slurm's commands prints, without the blanks around it."""
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+
+
 def wait_for(what: str, ask: Callable[[], T | None], *, within_s: float, every_s: float = 0.2) -> T:
     """Ask until the answer is not None (or false); fails naming what did not happen."""
     end = time.monotonic() + within_s

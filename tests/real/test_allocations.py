@@ -1,6 +1,5 @@
 """`hpcserve plan --allocations` beside a real Slurm: what is idle, when it would start; nothing is submitted."""
 
-import subprocess
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -9,16 +8,11 @@ import pytest
 
 from hpcserve.nouns import Chance, Outlook
 from hpcserve.wire import decode_record
-from tests.real.harness import ROOT, hpcserve, wait_for
+from tests.real.harness import ROOT, hpcserve, slurm, wait_for
 
 pytestmark = pytest.mark.whole_cluster
 
 HELD_MIN = 30
-
-
-def slurm(*words: str) -> str:
-    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -59,7 +53,7 @@ def hold(ids: list[str], nodes: str) -> datetime:
     )
     ids.append(job)
     wait_for("the holding job", lambda: slurm("squeue", "-h", "-j", job, "-o", "%t") == "R", within_s=20)
-    return datetime.fromisoformat(slurm("squeue", "-h", "-j", job, "-o", "%e"))
+    return datetime.fromisoformat(slurm("squeue", "-h", "-j", job, "-o", "%e")).astimezone()
 
 
 def asked(words: tuple[str, ...]) -> dict[str, Chance]:
@@ -72,7 +66,7 @@ def asked(words: tuple[str, ...]) -> dict[str, Chance]:
 
 def starts(chance: Chance) -> datetime:
     assert chance.estimated_start is not None, chance.constraint
-    return datetime.fromisoformat(chance.estimated_start)
+    return datetime.fromisoformat(chance.estimated_start).astimezone()  # Slurm prints local time
 
 
 def starts_now(constraint: str, ids: list[str]) -> bool:

@@ -2,14 +2,13 @@
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from hpcserve.fabric import fabric_of
 from hpcserve.site import expand_hosts, hosts_of, load_site
-from tests.real.harness import hpcserve
+from tests.real.harness import hpcserve, slurm
 
 pytestmark = pytest.mark.whole_cluster
 
@@ -58,10 +57,6 @@ paths:
 """
 
 
-def slurm(*words: str) -> str:
-    return subprocess.run(["scontrol", *words], capture_output=True, text=True, timeout=30, check=True).stdout
-
-
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("import")
@@ -75,18 +70,22 @@ def test_a_live_import_is_accepted_and_equals_the_cluster(imported: Path) -> Non
     told = json.loads(hpcserve("site", "check", imported, "--json"))
     assert told["name"] == "imported"
     site = load_site(imported.read_text(), source=str(imported))
-    nodes = re.findall(r"^NodeName=(\S+)", slurm("show", "node"), re.MULTILINE)
+    nodes = re.findall(r"^NodeName=(\S+)", slurm("scontrol", "show", "node"), re.MULTILINE)
     assert list(hosts_of(site)) == nodes
     kind = site.node_types["slot"]
-    cpus = {int(one) for one in re.findall(r"CPUTot=(\d+)", slurm("show", "node"))}
-    gpus = {int(one) for one in re.findall(r"Gres=gpu:(\d+)", slurm("show", "node"))}
+    cpus = {int(one) for one in re.findall(r"CPUTot=(\d+)", slurm("scontrol", "show", "node"))}
+    gpus = {int(one) for one in re.findall(r"Gres=gpu:(\d+)", slurm("scontrol", "show", "node"))}
     assert {kind.cores} == cpus
     assert {kind.gpu.count} == gpus
-    ((name, hosts),) = re.findall(r"PartitionName=(\S+)\n(?:.*\n)*?\s+Nodes=(\S+)", slurm("show", "partition"))
+    ((name, hosts),) = re.findall(
+        r"PartitionName=(\S+)\n(?:.*\n)*?\s+Nodes=(\S+)", slurm("scontrol", "show", "partition")
+    )
     assert {key: expand_hosts(one.hosts) for key, one in site.partitions.items()} == {name: expand_hosts(hosts)}
     truth = {
         switch: expand_hosts(below)
-        for switch, below in re.findall(r"SwitchName=(\S+) Level=0 .*?Nodes=(\S+)", slurm("show", "topology"))
+        for switch, below in re.findall(
+            r"SwitchName=(\S+) Level=0 .*?Nodes=(\S+)", slurm("scontrol", "show", "topology")
+        )
     }
     fabric = fabric_of(site)
     assert {node: fabric.leaf_of(node) for node in nodes} == {
@@ -95,7 +94,9 @@ def test_a_live_import_is_accepted_and_equals_the_cluster(imported: Path) -> Non
     assert len(truth) > 1
     assert site.slurm is not None
     assert site.slurm.version is not None
-    assert slurm("--version").strip() == f"slurm {site.slurm.version}" or site.slurm.version in slurm("--version")
+    assert slurm("scontrol", "--version").strip() == f"slurm {site.slurm.version}" or site.slurm.version in slurm(
+        "scontrol", "--version"
+    )
     assert (site.slurm.topology, site.slurm.gpu_request, site.slurm.switches_option) == ("tree", "gres", True)
 
 

@@ -1,4 +1,4 @@
-"""A job directory whose processes end with the test."""
+"""What several test files of the router set up."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +10,16 @@ from tests.router.processes import Job
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
+    """A job directory whose processes end with the test."""
     made = Job(tmp_path)
     try:
         yield made
     finally:
         made.end()
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """What is printed is seen at once: soaks are long."""
+    with capsys.disabled():
+        yield

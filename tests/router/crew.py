@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcserve.discovery import Heart, withdraw
+from hpcserve.discovery import withdraw
 from hpcserve.nouns import Role
 from hpcserve.wire import encode_record
 from tests.router.plans import plan_of
@@ -70,13 +70,6 @@ class Crew:
     def lost(self, worker_id: str, since_s: float) -> bool:
         """Whether that worker was lost after that time."""
         return any(name == worker_id and at_s >= since_s for name, at_s in self._losses)
-
-    async def beat(self) -> None:
-        """The heartbeat of the workers' node; runs until it is cancelled."""
-        heart = Heart(self._job.directory, node="node01", generation="1")
-        while True:
-            heart.beat()
-            await asyncio.sleep(heart.period_s)
 
     async def disturb(self, router: subprocess.Popen[bytes], *, until_s: float) -> None:
         """Do harm until that time of the monotonic clock; in the end all are well again."""

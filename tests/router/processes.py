@@ -1,5 +1,6 @@
 """A job directory with simulated engines and a router on it, all processes of this host; for tests and benchmarks."""
 
+import asyncio
 import json
 import os
 import socket
@@ -13,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from hpcserve.discovery import write_record
+from hpcserve.discovery import Heart, write_record
 from hpcserve.nouns import Endpoint, Role
 from hpcserve.wire import encode_record, encode_yaml
 from tests import synthetic
@@ -69,6 +70,13 @@ class Job:
         (directory / "plan.json").write_bytes(encode_record(synthetic.plan()))
         (directory / "service.yaml").write_text(encode_yaml(synthetic.service(engine="sim", kv_lease_s=lease_s)))
         self.log = (directory / "router.log").open("wb")
+
+    async def beat(self) -> None:
+        """The heartbeat of the workers' node; runs until it is cancelled."""
+        heart = Heart(self.directory, node="node01", generation="1")
+        while True:
+            heart.beat()
+            await asyncio.sleep(heart.period_s)
 
     def start_engine(
         self,

@@ -5,7 +5,7 @@ import subprocess
 from contextlib import AsyncExitStack
 from typing import Any
 
-from hpcserve.discovery import Heart, write_record
+from hpcserve.discovery import write_record
 from hpcserve.nouns import PairProof, Role, RouterState
 from hpcserve.wire import encode_record, encode_yaml
 from tests import synthetic
@@ -47,15 +47,9 @@ class Target:
         write_record(directory / "router.state.json", state)
         self.process = self.job.start_router()
         await asyncio.to_thread(until, self.job.ready, within_s=600)
-        heart = loop.create_task(self._beat())
+        heart = loop.create_task(self.job.beat())
         stack.callback(heart.cancel)
         return Watched(self.process.pid)
-
-    async def _beat(self) -> None:
-        heart = Heart(self.job.directory, node="node01", generation="1")
-        while True:
-            heart.beat()
-            await asyncio.sleep(heart.period_s)
 
     def check(self, number: int) -> None:
         """It lives, serves, and nothing came where it must not."""

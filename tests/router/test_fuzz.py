@@ -9,7 +9,6 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -92,13 +91,6 @@ async def fuzz(job: Job) -> str:
         f"{target.guard.calls} legs; warm router {warm[0].rss_kib} -> {warm[-1].rss_kib} KiB, "
         f"files {before.files} -> {router.looks[-1].files}\n"
     )
-
-
-@pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """What is printed is seen at once."""
-    with capsys.disabled():
-        yield
 
 
 @pytest.mark.soak

@@ -52,7 +52,7 @@ async def watch(router: Watched, tally: Tally, *, until_s: float) -> None:
 async def soak(job: Job) -> tuple[Crew, Tally, Watched, float]:
     crew = Crew(job, prefill=2, decode=3, seed=SEED, words=WORDS)
     async with asyncio.TaskGroup() as group:
-        heart = group.create_task(crew.beat())
+        heart = group.create_task(job.beat())
         await crew.start()
         process = job.start_router()
         await asyncio.to_thread(until, job.ready, within_s=600)
@@ -92,13 +92,6 @@ def series(job: Job, name: str) -> list[float]:
 def in_flight(job: Job) -> float:
     names = ("in_flight_requests", "worker_in_flight", "worker_transfers", "link_waiting")
     return sum(sum(series(job, f"hpcserve_router_{name}")) for name in names)
-
-
-@pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """What is printed is seen at once: half an hour is long."""
-    with capsys.disabled():
-        yield
 
 
 @pytest.fixture

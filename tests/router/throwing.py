@@ -5,9 +5,9 @@ import json
 import socket
 import struct
 import time
-from typing import Any
 
 from tests.router.fake_engine import prompt_of, tokens_of
+from tests.router.faults import content_of
 from tests.router.mangle import Input
 from tests.router.responses import BadResponseError, Response, Responses, take_apart
 
@@ -107,6 +107,4 @@ def said_in(response: Response, *, stream: bool) -> str:
     """The text of a completion."""
     if not stream:
         return str(json.loads(response.body)["choices"][0]["text"])
-    events: list[Any] = [event.removeprefix(b"data: ") for event in response.body.split(b"\n\n") if event]
-    choices = [json.loads(event)["choices"] for event in events if event != b"[DONE]"]
-    return "".join(choice["text"] for each in choices for choice in each)
+    return content_of([event for event in response.body.split(b"\n\n") if event])

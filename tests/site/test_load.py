@@ -10,6 +10,7 @@ from hpcserve.errors import InputError
 from hpcserve.nouns import Service, Site
 from hpcserve.site import hosts_of, load_service, load_site, load_sweep
 from hpcserve.wire import encode_yaml
+from tests.golden.cases import onebox_with
 from tests.strategies import services, sites
 
 ROOT = Path(__file__).parents[2]
@@ -218,8 +219,7 @@ TWO_PARTITIONS = (
 
 def two_partitions(*replacements: tuple[str, str]) -> Site:
     """The one-machine cluster with its leaves as partitions `main` and `far`."""
-    before, rest = ONEBOX_TEXT.split("partitions:\n")
-    text = f"{before}partitions:\n{TWO_PARTITIONS}\n{rest[rest.index('switches:') :]}"
+    text = onebox_with(TWO_PARTITIONS)
     for old, new in replacements:
         assert old in text
         text = text.replace(old, new)
