@@ -73,6 +73,8 @@ class FakeEngine:
         self.accepted = 0
         self.looks = 0
         """How often its counters were read."""
+        self.checks = 0
+        """How often its `/health` was answered."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -140,6 +142,7 @@ class FakeEngine:
             await asyncio.sleep(self.silent_s)
             text = self._metrics() if path == "/metrics" else "{}"
             await send(writer, 200 if self.healthy else 500, text.encode())
+            self.checks += path == "/health"
             return True
         call = Call(worker=self.id, path=path, headers=headers, body=json.loads(raw), raw=raw)
         self.calls.append(call)

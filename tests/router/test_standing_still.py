@@ -11,6 +11,7 @@ from hpcserve.router import watching
 from hpcserve.router.stalls import Stalls
 from tests.router.fake_engine import Call, FakeEngine, begin_stream, chunk, event
 from tests.router.faults import BODY, RIGHT, content_of, hang, on
+from tests.router.following import until
 from tests.router.rig import Rig
 
 
@@ -31,7 +32,7 @@ def test_an_engine_that_stands_still_behind_a_healthy_server_is_given_up(
             stalls = Stalls(rig.desk, rig.counters)
             client = await rig.connect()
             await client.post("/v1/completions", BODY | {"stream": stream})
-            await asyncio.sleep(0.1)
+            await until(lambda: len(hanging.calls) == 1)
             for _ in range(2):
                 await stalls.look()
                 clock_s += limit_s - 1
@@ -68,12 +69,12 @@ def test_a_worker_that_hangs_keeps_no_other_from_coming_back(monkeypatch: pytest
         async with Rig(hanging, other) as rig:
             watcher = rig.watcher(tmp_path / "router.state.json")
             task = asyncio.create_task(watcher.run())
-            await asyncio.sleep(0.2)
+            await until(lambda: hanging.accepted == 1)  # a look that stays
             for _ in range(2):
                 rig.desk.roster.unreachable(other.endpoint)
                 assert rig.state().waiting_for == ("aggregated-1: does not answer",)
-                await asyncio.sleep(0.5)
-                assert rig.state().waiting_for == ()
+                await until(lambda: rig.state().waiting_for == ())
+            assert (hanging.accepted, hanging.checks) == (1, 0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -89,6 +90,8 @@ def test_a_worker_that_hangs_is_given_up_and_one_that_blinks_is_not(monkeypatch:
         engine = FakeEngine(Role.AGGREGATED)
         async with Rig(engine) as rig:
             watcher = rig.watcher(tmp_path / "router.state.json")
+            clock_s = asyncio.get_running_loop().time()
+            rig.desk.now_s = lambda: clock_s
             task = asyncio.create_task(watcher.run())
 
             async def stall(_call: Call, writer: asyncio.StreamWriter) -> bool:
@@ -98,24 +101,35 @@ def test_a_worker_that_hangs_is_given_up_and_one_that_blinks_is_not(monkeypatch:
                 await asyncio.sleep(60)
                 return True
 
+            async def looks_end_without_an_answer() -> None:
+                engine.silent_s = 60.0
+                accepted = engine.accepted
+                await until(lambda: engine.accepted >= accepted + 3)  # whoever gives up a look breaks its connection
+
+            async def looks_are_answered() -> None:
+                engine.silent_s = 0.0
+                checks = engine.checks
+                await until(lambda: engine.checks >= checks + 2)
+
             engine.behave = stall
             client = await rig.connect()
             await client.post("/v1/completions", BODY | {"stream": True})
-            await asyncio.sleep(0.15)
-            engine.silent_s = 0.1  # slower than one look may take, but not for long
-            await asyncio.sleep(0.15)
-            engine.silent_s = 0.0
-            await asyncio.sleep(0.2)
-            assert rig.desk.metrics.in_flight == 1
-            assert rig.state().waiting_for == ()
+            await until(lambda: bool(engine.calls) and engine.checks > 0)
+            for _ in range(2):  # both together are longer than one may be
+                clock_s += 0.29
+                await looks_end_without_an_answer()
+                assert rig.desk.metrics.in_flight == 1
+                assert rig.state().waiting_for == ()
+                await looks_are_answered()
             engine.silent_s = 60.0
+            clock_s += 0.31
             answer = await asyncio.wait_for(client.answer(), 5)
             assert not answer.whole
             assert b"worker_lost" in answer.events[-1]
             assert rig.state().waiting_for == ("aggregated-0: does not answer",)
             engine.silent_s = 0.0
             engine.behave = None
-            await asyncio.sleep(0.2)
+            await until(lambda: rig.state().waiting_for == ())
             assert (await rig.ask("/v1/completions", BODY)).text == RIGHT
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
