@@ -1,6 +1,7 @@
 """Prefill in one partition and decode in another, as one job of a real Slurm: run inside `slurm/cluster exec`."""
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from hpcserve.site import expand_hosts
 from hpcserve.wire import decode_record
 from tests.deploy.conftest import model, service_file
 from tests.golden.cases import onebox_with
-from tests.real.harness import slurm
+from tests.real.harness import slurm, wait_for
 
 __all__ = ["model", "service_file"]
 
@@ -25,13 +26,20 @@ HOSTS = {"left": "node[01,03]", "right": "node[02,04]"}
 """Two partitions beside `main`, each with a node under either leaf: one of each is free, whatever else runs."""
 
 
+def is_deleted(partition: str) -> bool:
+    """Delete it; jobs that have not quite ended keep it, and it may never have been made."""
+    subprocess.run(("scontrol", "delete", f"PartitionName={partition}"), check=False, capture_output=True, timeout=60)
+    return partition not in slurm("sinfo", "--noheader", "--all", "--format=%R").split()
+
+
 @pytest.fixture
 def partitions() -> Iterator[Mapping[str, str]]:
-    for name, hosts in HOSTS.items():
-        slurm("scontrol", "create", f"PartitionName={name}", f"Nodes={hosts}", "MaxTime=INFINITE", "State=UP")
-    yield HOSTS
-    for name in HOSTS:
-        slurm("scontrol", "delete", f"PartitionName={name}")
+    try:
+        for name, hosts in HOSTS.items():
+            slurm("scontrol", "create", f"PartitionName={name}", f"Nodes={hosts}", "MaxTime=INFINITE", "State=UP")
+        yield HOSTS
+    finally:
+        wait_for("the end of the partitions", lambda: all(list(map(is_deleted, HOSTS))), within_s=30)
 
 
 @pytest.fixture

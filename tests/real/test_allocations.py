@@ -38,9 +38,11 @@ def words(tmp_path: Path) -> tuple[str, ...]:
 def held() -> Iterator[list[str]]:
     """Ids of jobs that hold nodes; they are cancelled."""
     ids: list[str] = []
-    yield ids
-    for job in ids:
-        slurm("scancel", job)
+    try:
+        yield ids
+    finally:
+        if ids:
+            slurm("scancel", *ids)
     wait_for("idle nodes", lambda: slurm("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * 4, within_s=30)
 
 

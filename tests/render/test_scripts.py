@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,10 @@ from hpcserve.engines import EngineCommand
 from hpcserve.errors import InputError
 from hpcserve.nouns import JobFile
 from hpcserve.render import render_job, render_worker
-from hpcserve.scheduler.processes import marked, send
+from hpcserve.scheduler.processes import marked
 from tests.golden.cases import TEMPLATES, Case, case
 
+TOLD_WITHIN_S = 20.0
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
 values = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 SHOW = (sys.executable, "-c", "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))")
@@ -51,6 +54,28 @@ def job_in(directory: Path, name: str, *, python_folder: Path) -> Case:
     return found
 
 
+@contextmanager
+def leading(script: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The script as leader of a session of its own; nothing of it is left afterwards, whatever happens meanwhile."""
+    with subprocess.Popen(["bash", str(script)], env=environment, start_new_session=True) as leader:
+        try:
+            yield leader
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(leader.pid, signal.SIGKILL)
+
+
+def stopped_when(leader: subprocess.Popen[bytes], ready: Callable[[], bool]) -> int:
+    """The exit code of a script that is told to stop as soon as it has come so far."""
+    end = time.monotonic() + TOLD_WITHIN_S
+    while not ready():
+        assert leader.poll() is None, f"it ended with {leader.returncode} before"
+        assert time.monotonic() < end, "it did not come so far"
+        time.sleep(0.02)
+    leader.send_signal(signal.SIGTERM)
+    return leader.wait(timeout=TOLD_WITHIN_S)
+
+
 def agent_stand_in(folder: Path, body: str) -> Path:
     """A `python` that stands in for the agent: `body` is bash, its arguments are the agent's. Nobody sleeps long."""
     folder.mkdir()
@@ -65,7 +90,7 @@ def test_an_agent_that_dies_at_once_again_and_again_is_given_up_and_its_workers_
     (folder / "sleep").write_text("#!/bin/bash\n")
     job = tmp_path / "job"
     job_in(job, "local.sim", python_folder=folder)
-    assert run_local(job).returncode == 127
+    assert run_local(job) == 127
     seen = (job / "seen.local1").read_text().splitlines()
     assert [line.rpartition(" ")[2] for line in seen] == ["--head"] * 10 + ["--end-leftovers"]
     log = (job / "logs" / "agent.local1.log").read_text()
@@ -84,15 +109,14 @@ def test_a_stop_while_the_agents_are_started_leaves_none(tmp_path: Path, after_m
     many = script.read_text().replace("for node in local1 local2", "for node in local{1..25}")
     assert "{1..25}" in many
     script.write_text(many)
-    with subprocess.Popen(["bash", str(script)], env=ENVIRONMENT, start_new_session=True) as leader:
+    with leading(script, ENVIRONMENT) as leader:
         time.sleep(after_ms / 1000)
         leader.send_signal(signal.SIGTERM)
-        leader.wait(timeout=20)
-    end = time.monotonic() + 5
-    while (left := marked("HPCSERVE_JOB", str(job))) and time.monotonic() < end:
-        time.sleep(0.05)
-    send(left, signal.SIGKILL)
-    assert not left
+        leader.wait(timeout=TOLD_WITHIN_S)
+        end = time.monotonic() + 5
+        while (left := marked("HPCSERVE_JOB", str(job))) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not left
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -167,16 +191,16 @@ def test_a_value_that_cannot_arrive_is_refused_with_its_place() -> None:
     assert "NUL" in mistake.found
 
 
-def run_local(directory: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", str(directory / "local.sh")], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60
-    )
+def run_local(directory: Path) -> int:
+    """The exit code of the local script."""
+    with leading(directory / "local.sh", ENVIRONMENT) as leader:
+        return leader.wait(timeout=60)
 
 
 def test_the_local_script_starts_one_agent_a_node_and_one_head(tmp_path: Path) -> None:
     folder = agent_stand_in(tmp_path / "bin", 'echo "$@" >>"$HPCSERVE_JOB/seen"')
     job_in(tmp_path / "job", "local.sim", python_folder=folder)
-    assert run_local(tmp_path / "job").returncode == 0
+    assert run_local(tmp_path / "job") == 0
     seen = sorted((tmp_path / "job" / "seen").read_text().splitlines())
     job = tmp_path / "job"
     assert seen == [
@@ -190,7 +214,7 @@ def test_an_agent_that_dies_is_started_again(tmp_path: Path) -> None:
     body = 'n=$HPCSERVE_JOB/lives.$6; echo x >>"$n"; [[ $(wc -l <"$n") -ge 3 ]] || kill -KILL $$'
     folder = agent_stand_in(tmp_path / "bin", body)
     job_in(tmp_path / "job", "local.sim", python_folder=folder)
-    assert run_local(tmp_path / "job").returncode == 0
+    assert run_local(tmp_path / "job") == 0
     assert (tmp_path / "job" / "lives.local1").read_text() == "x\n" * 3
     assert "ended with 137; starting it again in 1 s" in (tmp_path / "job" / "logs" / "agent.local1.log").read_text()
 
@@ -198,7 +222,7 @@ def test_an_agent_that_dies_is_started_again(tmp_path: Path) -> None:
 def test_a_job_whose_service_gave_up_does_not_end_well(tmp_path: Path) -> None:
     folder = agent_stand_in(tmp_path / "bin", 'echo "{}" >"$HPCSERVE_JOB/failed.json"; exit 0')
     job_in(tmp_path / "job", "local.sim", python_folder=folder)
-    assert run_local(tmp_path / "job").returncode == 1
+    assert run_local(tmp_path / "job") == 1
     assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == 1
 
 
@@ -206,7 +230,7 @@ def test_an_agent_that_gives_up_is_not_started_again_and_its_workers_are_ended(t
     body = 'echo "$@" >>"$HPCSERVE_JOB/seen.$6"; echo "{}" >"$HPCSERVE_JOB/failed.json"; exit 3'
     folder = agent_stand_in(tmp_path / "bin", body)
     job_in(tmp_path / "job", "local.sim", python_folder=folder)
-    assert run_local(tmp_path / "job").returncode == 3
+    assert run_local(tmp_path / "job") == 3
     seen = (tmp_path / "job" / "seen.local1").read_text().splitlines()
     assert [line.rpartition(" ")[2] for line in seen] == ["--head", "--end-leftovers"]
 
@@ -220,7 +244,7 @@ def test_a_second_start_reads_nothing_that_the_first_left(tmp_path: Path) -> Non
     for name in stale:
         (job / name).write_text("{}")
     (job / "logs" / "agent.local1.log").write_text("first life\n")
-    assert run_local(job).returncode == 0
+    assert run_local(job) == 0
     found = (job / "found").read_text().splitlines()
     assert not {Path(name).name for name in stale} & set(found)
     assert "plan.asked.json" in found
@@ -232,13 +256,8 @@ def test_term_reaches_the_agents_and_the_job_ends_well(tmp_path: Path) -> None:
     folder = agent_stand_in(tmp_path / "bin", body + "; kill $!")
     job = tmp_path / "job"
     job_in(job, "local.sim", python_folder=folder)
-    with subprocess.Popen(["bash", str(job / "local.sh")], env=ENVIRONMENT, start_new_session=True) as leader:
-        end = time.monotonic() + 20
-        while len(list(job.glob("up.*"))) < 2 and time.monotonic() < end:
-            time.sleep(0.05)
-        leader.send_signal(signal.SIGTERM)
-        assert leader.wait(timeout=20) == 0
-        os.killpg(leader.pid, signal.SIGKILL)  # the stand-ins' own `sleep`
+    with leading(job / "local.sh", ENVIRONMENT) as leader:
+        assert stopped_when(leader, lambda: len(list(job.glob("up.*"))) == 2) == 0
     assert (job / "told").read_text() == "told\n" * 2
     assert json.loads((job / "exit.json").read_text())["code"] == 0
 
@@ -346,12 +365,8 @@ def test_the_job_ends_as_srun_ends(tmp_path: Path) -> None:
 def test_a_stop_before_the_agents_have_started_is_not_lost(tmp_path: Path) -> None:
     environment = batch_environment(tmp_path, ENDS="told")
     (tmp_path / "commands" / "scontrol").write_text('#!/bin/bash\ntouch "$SEEN/asked"; sleep 0.5; echo node03\n')
-    with subprocess.Popen(["bash", str(tmp_path / "job" / "job.sbatch")], env=environment) as batch:
-        end = time.monotonic() + 20
-        while not (tmp_path / "asked").exists() and time.monotonic() < end:
-            time.sleep(0.02)
-        batch.send_signal(signal.SIGTERM)
-        assert batch.wait(timeout=20) == 0
+    with leading(tmp_path / "job" / "job.sbatch", environment) as batch:
+        assert stopped_when(batch, (tmp_path / "asked").exists) == 0
     assert (tmp_path / "up").exists()  # the agents' step was started, and was told by the file
     assert json.loads((tmp_path / "job" / "stop.json").read_text())["life"] == "4242.0"
     assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == 0
@@ -376,13 +391,8 @@ def test_a_job_that_cannot_learn_its_nodes_says_so_and_ends(tmp_path: Path) -> N
 
 def test_a_job_that_is_told_to_stop_tells_the_agents_by_a_file(tmp_path: Path) -> None:
     environment = batch_environment(tmp_path, ENDS="told", SLURM_RESTART_COUNT="2")
-    script = ["bash", str(tmp_path / "job" / "job.sbatch")]
-    with subprocess.Popen(script, env=environment) as batch:
-        end = time.monotonic() + 20
-        while not (tmp_path / "up").exists() and time.monotonic() < end:
-            time.sleep(0.05)
-        batch.send_signal(signal.SIGTERM)
-        assert batch.wait(timeout=20) == 0
+    with leading(tmp_path / "job" / "job.sbatch", environment) as batch:
+        assert stopped_when(batch, (tmp_path / "up").exists) == 0
     told = json.loads((tmp_path / "job" / "stop.json").read_text())
     assert told == {"schema": "hpcserve.stop/1", "life": "4242.2"}
 
@@ -434,11 +444,7 @@ def test_a_step_of_each_component_is_told_to_stop(tmp_path: Path) -> None:
     (tmp_path / "commands" / "srun").write_text(
         '#!/bin/bash\ntouch "$SEEN/up$1"; while [[ ! -e stop.json ]]; do sleep 0.1; done; exit 143\n'
     )
-    with subprocess.Popen(["bash", str(tmp_path / "job" / "job.sbatch")], env=environment) as batch:
-        end = time.monotonic() + 20
-        while len(list(tmp_path.glob("up*"))) < 2 and time.monotonic() < end:
-            time.sleep(0.05)
-        batch.send_signal(signal.SIGTERM)
-        assert batch.wait(timeout=20) == 0
+    with leading(tmp_path / "job" / "job.sbatch", environment) as batch:
+        assert stopped_when(batch, lambda: len(list(tmp_path.glob("up*"))) == 2) == 0
     assert len(list(tmp_path.glob("up*"))) == 2
     assert json.loads((tmp_path / "job" / "exit.json").read_text())["code"] == 0

@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,23 @@ from hpcserve.discovery import start_ticks
 from hpcserve.errors import SchedulerError
 from hpcserve.nouns import Job, JobFile, JobHandle
 from hpcserve.scheduler import launcher_for, local
-from hpcserve.scheduler.processes import family, marked
+from hpcserve.scheduler.processes import family, marked, send
 
 EXIT = 'printf \'{"schema": "hpcserve.exit/1", "code": %d}\\n\' $code >exit.json'
+
+MARK = "HPCSERVE_TEST_OF"
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever a test started carries its mark, in a session of its own too, and ends with it."""
+    monkeypatch.setenv(MARK, str(tmp_path))
+    yield
+    end = time.monotonic() + 10
+    while left := marked(MARK, str(tmp_path)):
+        send(left, signal.SIGKILL)
+        assert time.monotonic() < end, left
+        time.sleep(0.02)
 
 
 def submitted(directory: Path, body: str) -> JobHandle:
