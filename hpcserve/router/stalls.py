@@ -7,7 +7,6 @@ from hpcserve.nouns import Endpoint
 from hpcserve.router.ask import AskError
 from hpcserve.router.counters import CounterReader
 from hpcserve.router.desk import Desk
-from hpcserve.routing import Load
 
 __all__ = ["Stalls"]
 
@@ -16,6 +15,9 @@ STALLED_S = 600.0
 when all of it is computed: one that takes a worker ten minutes alone would be cut off here. Stated, not measured."""
 DECODING_STALLED_S = 60.0
 """The same where it only decodes: then each of its steps makes a token. Stated, not measured."""
+
+_LEAST_TOKENS = 0.5
+"""A leg that has a prompt to compute counts one token at least; where none has, only rounding errors are left."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Stalls:
         if (load is None or not load.in_flight) and (seen is None or not seen.stalled):
             self._seen.pop(key, None)
             return
+        computes = load is not None and (load.prefill_tokens or 0.0) >= _LEAST_TOKENS  # before its counters are read
         try:
             counters = await self._counters.of(endpoint)
         except AskError:
@@ -57,7 +60,7 @@ class Stalls:
             if seen is not None and seen.stalled and desk.roster.stalled(endpoint, still=False):
                 desk.log.event(f"worker {endpoint.id}: goes on")
             self._seen[key] = _Seen(counters=counters, since_s=now_s)
-        elif not seen.stalled and now_s - seen.since_s >= _limit_s(load, counters):
+        elif not seen.stalled and now_s - seen.since_s >= _limit_s(counters, computes=computes):
             seen.stalled = True
             reason = f"no token for {now_s - seen.since_s:.0f} s"
             desk.roster.stalled(endpoint, still=True)
@@ -65,10 +68,9 @@ class Stalls:
             desk.pools.break_off(endpoint, f"{endpoint.id} stands still: {reason}")
 
 
-def _limit_s(load: Load | None, counters: EngineCounters) -> float:
+def _limit_s(counters: EngineCounters, *, computes: bool) -> float:
     """How long its counters may stand still: not for long where requests run and none of ours has a prompt to compute.
 
     Requests that wait for KV do not run, by its own count.
     """
-    computes = load is not None and (load.prefill_tokens or 0.0) >= 1.0  # less is left of rounding
     return STALLED_S if computes or not counters.running else DECODING_STALLED_S

@@ -79,7 +79,7 @@ class Typical:
     gap_ms: float = inf
     """From one request to the next; infinite: not known yet."""
     asked_tokens: float = 0.0
-    """Prompt tokens of a request."""
+    """Prompt tokens of a request that are to be computed."""
     asked_ms: float | None = None
     """When the last one came."""
     handoff_ms: float = 0.0
@@ -96,12 +96,19 @@ class Typical:
         return needed_ms / there_ms if needed_ms < there_ms else 1.0
 
     def saw_request(self, *, at_ms: float, tokens: float) -> None:
-        """Take in when a request came, and how long its prompt is, about."""
+        """Take in when a request came, and how many tokens of its prompt are to be computed, about.
+
+        A pause counts as no more than 20 gaps, or 20 prompts' time: a quiet hour is none of the load that comes next.
+        """
         if self.asked_ms is None:
             self.asked_tokens = tokens
         else:
-            gap_ms = at_ms - self.asked_ms
-            self.gap_ms = gap_ms if self.gap_ms == inf else self.gap_ms + _WEIGHT * (gap_ms - self.gap_ms)
+            prompt_ms = max(self.asked_tokens * self.prefill_ms_per_token, 1.0)
+            if self.gap_ms == inf:
+                self.gap_ms = min(at_ms - self.asked_ms, prompt_ms / _WEIGHT)
+            else:
+                gap_ms = min(at_ms - self.asked_ms, max(self.gap_ms, prompt_ms) / _WEIGHT)
+                self.gap_ms += _WEIGHT * (gap_ms - self.gap_ms)
             self.asked_tokens += _WEIGHT * (tokens - self.asked_tokens)
         self.asked_ms = at_ms
 

@@ -123,8 +123,12 @@ class PrefixMemory:
         if found is None:
             if len(self._workers_of) >= _MOST_MASKS:
                 self._workers_of.clear()
-            found = tuple(name for place, name in enumerate(self._names) if name and mask >> place & 1)
-            self._workers_of[mask] = found
+            names, rest = [], mask
+            while rest:  # as many steps as it has workers, however many others there are
+                lowest = rest & -rest
+                names.append(self._names[lowest.bit_length() - 1])
+                rest ^= lowest
+            found = self._workers_of[mask] = tuple(filter(None, names))
         return found
 
     def _turn(self, now_s: float) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from hpcserve.nouns import Role
 from hpcserve.router import watching
 from hpcserve.router.stalls import Stalls
+from hpcserve.routing import Load
 from tests.router.fake_engine import Call, FakeEngine, begin_stream, chunk, event
 from tests.router.faults import BODY, RIGHT, content_of, hang, on
 from tests.router.following import until
@@ -56,6 +58,64 @@ def test_an_engine_that_stands_still_behind_a_healthy_server_is_given_up(
             await stalls.look()
             assert rig.state().waiting_for == ()
             await rig.settle()
+
+    asyncio.run(run())
+
+
+async def looked_at(rig: Rig, *, after_s: float, meanwhile: Callable[[Load], None] = lambda _: None) -> bool:
+    """Whether the only worker, which has a request and moves no counter, is given up at the second look.
+
+    `meanwhile`: what happens to its load while its counters are on their way.
+    """
+    (engine,) = rig.engines
+    engine.running = 1
+    clock_s = 0.0
+    rig.desk.now_s = lambda: clock_s
+    stalls = Stalls(rig.desk, rig.counters)
+    await stalls.look()
+    clock_s = after_s
+    engine.silent_s = 0.1
+    look = asyncio.create_task(stalls.look())
+    await asyncio.sleep(0.05)
+    meanwhile(rig.desk.roster.load_of(engine.endpoint))
+    await look
+    return bool(rig.state().waiting_for)
+
+
+def test_a_prompt_that_is_done_while_the_counters_come_was_computed_until_then() -> None:
+    async def run() -> None:
+        async with Rig(FakeEngine(Role.AGGREGATED)) as rig:
+            load = rig.desk.roster.load_of(rig.engines[0].endpoint)
+            load.in_flight = 1
+            load.waits(1000.0)
+            assert not await looked_at(rig, after_s=61, meanwhile=lambda load: load.computed(1000.0))
+
+    asyncio.run(run())
+
+
+def test_a_prompt_that_comes_while_the_counters_come_excuses_nothing() -> None:
+    async def run() -> None:
+        async with Rig(FakeEngine(Role.AGGREGATED)) as rig:
+            rig.desk.roster.load_of(rig.engines[0].endpoint).in_flight = 1
+            assert await looked_at(rig, after_s=61, meanwhile=lambda load: load.waits(1000.0))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("left", "given_up"), [(0.0, True), (1.0, False)])
+def test_one_token_to_compute_is_told_from_what_is_left_of_rounding(left: float, *, given_up: bool) -> None:
+    """A prompt whose KV is there counts one token; lengths that come from bytes are no whole numbers."""
+
+    async def run() -> None:
+        async with Rig(FakeEngine(Role.AGGREGATED)) as rig:
+            load = rig.desk.roster.load_of(rig.engines[0].endpoint)
+            load.in_flight = 1
+            for tokens in (3727.1, 1278.4, 5747.6, 6908.8, left):
+                load.waits(tokens)
+            for tokens in (1278.4, 5747.6, 3727.1, 6908.8):
+                load.computed(tokens)
+            assert load.prefill_tokens != left, "nothing was rounded: other lengths are needed"
+            assert await looked_at(rig, after_s=61) == given_up
 
     asyncio.run(run())
 

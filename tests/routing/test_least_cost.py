@@ -478,6 +478,41 @@ def test_means_follow_tokens(ms_per_token: float, bytes_per_token: float, tokens
     assert typical.tokens_of(0) == 1.0
 
 
+def gap_after(*gaps_ms: float) -> Typical:
+    typical, at_ms = Typical(prefill_ms=100.0, decode_step_ms=20.0, prompt_tokens=1000.0), 5000.0
+    typical.saw_request(at_ms=at_ms, tokens=1000.0)
+    for gap_ms in gaps_ms:
+        at_ms += gap_ms
+        typical.saw_request(at_ms=at_ms, tokens=1000.0)
+    return typical
+
+
+HOUR_MS = 3_600_000.0
+
+
+@pytest.mark.parametrize("before", [[], [150.0] * 200])
+def test_a_quiet_hour_is_soon_forgotten(before: list[float]) -> None:
+    """The first gap may be one: somebody tries the service, and the load comes later."""
+    typical = gap_after(*before, HOUR_MS, *[150.0] * 80)
+    assert typical.gap_ms == pytest.approx(150.0, rel=0.3)
+    assert typical.prefill_share(1) == pytest.approx(100 / 150, rel=0.3)
+
+
+@pytest.mark.parametrize("gap_ms", [0.0, 0.1, 2.0, 150.0, 60_000.0, HOUR_MS])
+def test_gaps_are_followed_wherever_they_go(gap_ms: float) -> None:
+    for before in ([], [0.0] * 100, [HOUR_MS] * 100):
+        typical = gap_after(*before, *[gap_ms] * 400)
+        assert typical.gap_ms == pytest.approx(gap_ms, rel=0.01, abs=0.01)
+        assert 0.0 <= typical.prefill_share(2) <= 1.0
+
+
+def test_bursts_are_as_busy_as_they_are() -> None:
+    """Fifty at once, and again: a pause that is as long as the burst takes to compute is no idle time."""
+    typical = gap_after(*([10_000.0] + [0.0] * 49) * 20, 10_000.0)
+    assert typical.gap_ms > 50.0
+    assert typical.prefill_share(2) < 1.0
+
+
 def test_the_least_handoff_is_kept_and_slowly_forgotten() -> None:
     typical = Typical(prefill_ms=100.0, decode_step_ms=20.0)
     for ms in (80.0, 30.0, 90.0):

@@ -1,5 +1,6 @@
 """The memory of routed prefixes keeps what is younger than the TTL, and forgets what is older than 1.5 of it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given, settings
@@ -90,6 +91,35 @@ def test_a_worker_that_starts_again_and_again_takes_no_more_room() -> None:
         memory.forget("prefill-0")
     assert memory.find(names, now_s=100 * TTL_S) == {}
     assert len(memory._names) < 10
+
+
+class Counted(list[str]):
+    """A list that counts how often one of it is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(place)
+
+    def __iter__(self) -> Iterator[str]:
+        self.looks += len(self)
+        return super().__iter__()
+
+
+def test_only_those_who_hold_a_prompt_are_looked_at() -> None:
+    memory = PrefixMemory(ttl_s=TTL_S)
+    for number in range(1000):
+        memory.remember(memory.names(b"%08d" % number * 100), f"prefill-{number}", now_s=0.0)
+    names = memory.names(SYSTEM)
+    holders = {f"prefill-{number}" for number in (0, 7, 500, 999)}
+    for holder in holders:
+        memory.remember(names, holder, now_s=0.0)
+    memory._names = counted = Counted(memory._names)
+    assert memory.find(names, now_s=0.0) == dict.fromkeys(holders, 1024)
+    assert counted.looks == len(holders)
+    memory.forget("prefill-7")
+    assert memory.find(names, now_s=0.0) == dict.fromkeys(holders - {"prefill-7"}, 1024)
 
 
 def test_the_end_of_a_very_long_text_is_not_looked_at() -> None:
