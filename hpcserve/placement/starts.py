@@ -155,9 +155,10 @@ class _Filling:
         return pairs_with(self.workers, len(self.seats), seat, self.seats, self.prices)
 
     def _key(self, seat: Seat) -> tuple[bool, int, int, int, float] | None:
-        """Split, slowest path, traffic, way from the stage before.
+        """What seats are compared by, the least first; None where it may not meet who is seated, or no path joins them.
 
-        For the first worker, which has no paths yet, how fast it could be.
+        Split, slowest path, traffic, way from the stage before; then, while nobody is seated to whom its KV goes or
+        from whom it comes, how fast its ports are.
         """
         met = self._pairs(seat)
         if met is None:

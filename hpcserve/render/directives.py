@@ -31,6 +31,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+")
 _LONGEST_OPTION = 8000  # sbatch reads an option into a buffer of BUFSIZ (8192) bytes (src/sbatch, _get_argument)
 
 
+_SHORTER = {
+    "--nodelist": "use fewer nodes",
+    "--exclude": "choose a partition in which fewer nodes are too small for the model",
+}
+"""What makes an option shorter that is longer than sbatch reads."""
+
+
 def directive_lines(*, plan: Plan, site: Site, service: Service, directory: str) -> tuple[ShellText, ...]:
     """Every `#SBATCH` option of the job, in order, quoted as sbatch reads it; the site's own come last and win.
 
@@ -190,12 +197,12 @@ def quoted_option(option: str) -> ShellText:
     if any(mark in option for mark in "\n\r\0"):
         raise PlacementError(
             f"{option!r} contains a line end or NUL, which no #SBATCH line can carry",
-            remedy="remove it from the service or choose another directory",
+            remedy="take it out where it was given: the service, the site, an option, or the directory's name",
         )
     if len(option.encode()) > _LONGEST_OPTION:
         raise PlacementError(
             f"#SBATCH {option[:60]}... is longer than {_LONGEST_OPTION} bytes, more than sbatch reads",
-            remedy="name fewer nodes",
+            remedy=_SHORTER.get(option.partition("=")[0], "give it a shorter value"),
         )
     if _PLAIN.fullmatch(option):
         return ShellText(option)

@@ -103,9 +103,9 @@ class Exchange:
         desk.timed.add(self)
         if desk.kv is not None:
             self._record.read_prompt(desk.kv, kind, self._body)
-        if desk.preferences.borrow_when_cheaper:
-            desk.roster.typical.saw_request(at_ms=self._record.start_s * 1000, tokens=self._record.tokens)
         self._choose()
+        if desk.preferences.borrow_when_cheaper:
+            self._record.asked()
 
     # Choosing and sending.
 

@@ -73,10 +73,20 @@ class Record(msgspec.Struct, kw_only=True):
         prefill = route.prefill
         self.route_name = route.decode.id if prefill is None else f"{prefill.id}>{route.decode.id}"
 
+    def asked(self) -> None:
+        """Take in what the workers are asked for by it: the prompt tokens to be computed where it was sent first."""
+        route = self.route
+        if route is not None:  # nobody computes what was refused
+            tokens = self._uncached(route.prefill or route.decode)
+            self.desk.roster.typical.saw_request(at_ms=self.start_s * 1000, tokens=tokens)
+
+    def _uncached(self, worker: Endpoint) -> float:
+        return max(self.tokens - self.overlap.get(worker.id, 0), 1.0)
+
     def computes(self, worker: Endpoint) -> float:
         """A leg with its prompt goes to this worker: the prompt tokens that it has to compute there."""
         tokens, metrics = self.tokens, self.desk.metrics
-        computes = max(tokens - self.overlap.get(worker.id, 0), 1.0)
+        computes = self._uncached(worker)
         metrics.prompt_tokens += tokens
         metrics.predicted_hit_tokens += tokens - computes
         return computes

@@ -122,6 +122,8 @@ class PromptTokens:
         if size > _MOST_TEXT_BYTES:
             raise UnlikeEngineError(f"the prompt has more than {_MOST_TEXT_BYTES} bytes")
         special = _decoded(fields, "add_special_tokens")
+        if special not in (None, True, False):
+            raise UnlikeEngineError("add_special_tokens is no boolean")
         if kind == "chat":
             if self._template is None:
                 raise UnlikeEngineError("the model has no chat template")

@@ -8,12 +8,17 @@ from http import HTTPStatus
 from typing import Any
 
 from hpcserve.simengine.settings import Settings
-from hpcserve.simengine.tokens import VOCABULARY, Tokens
+from hpcserve.simengine.tokens import Tokens
 
 __all__ = ["Asked", "RefusedError", "read_body", "read_chat", "read_completion", "read_tokenize"]
 
 _DEFAULT_COMPLETION_TOKENS = 16
 _MAX_TEMPERATURE = 2
+_BOOLEANS: Mapping[object, bool] = {
+    **dict.fromkeys((1, "1", "on", "t", "true", "y", "yes"), True),
+    **dict.fromkeys((0, "0", "off", "f", "false", "n", "no"), False),
+}
+"""What pydantic takes for a boolean (its documentation, Conversion Table); True is 1 and False is 0 here."""
 
 
 class RefusedError(Exception):
@@ -102,7 +107,7 @@ def read_completion(data: Mapping[str, Any], settings: Settings, tokens: Tokens)
 def read_chat(data: Mapping[str, Any], settings: Settings, tokens: Tokens) -> Asked:
     """A body of /v1/chat/completions."""
     _check_model(data, settings)
-    prompt = tokens.of_chat(data, _messages(data))
+    prompt = tokens.of_chat(data, _messages(data), special=_special(data, unless_said=False))
     wanted = _integer(data, "max_completion_tokens")
     if wanted is None:
         wanted = _integer(data, "max_tokens")
@@ -114,8 +119,8 @@ def read_tokenize(data: Mapping[str, Any], settings: Settings, tokens: Tokens) -
     """A body of /tokenize -> token ids."""
     _check_model(data, settings)
     if "messages" in data:
-        return tokens.of_chat(data, _messages(data))
-    return tokens.of_text(_text(data, "prompt"), special=_special(data))
+        return tokens.of_chat(data, _messages(data), special=_special(data, unless_said=False))
+    return tokens.of_text(_text(data, "prompt"), special=_special(data, unless_said=True))
 
 
 def _asked(
@@ -180,7 +185,7 @@ def _check_model(data: Mapping[str, Any], settings: Settings) -> None:
 
 def _prompts(data: Mapping[str, Any], tokens: Tokens) -> tuple[list[list[int]], list[str]]:
     """Token ids of each prompt, and its text where it was one."""
-    prompt, special = data.get("prompt"), _special(data)
+    prompt, special = data.get("prompt"), _special(data, unless_said=True)
     if prompt is None or prompt == "":
         raise _refused_value("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
     if isinstance(prompt, str):
@@ -189,19 +194,19 @@ def _prompts(data: Mapping[str, Any], tokens: Tokens) -> tuple[list[list[int]], 
         raise RefusedError("You must pass at least one prompt")
     if isinstance(prompt, list):
         if all(type(item) is int and item >= 0 for item in prompt):
-            return [_checked_ids(prompt)], [""]
+            return [_checked_ids(prompt, tokens)], [""]
         if all(isinstance(item, str) for item in prompt):
             return [_encoded(item, tokens, special=special) for item in prompt], list(prompt)
         if all(isinstance(item, list) and item and all(type(n) is int and n >= 0 for n in item) for item in prompt):
-            return [_checked_ids(item) for item in prompt], [""] * len(prompt)
+            return [_checked_ids(item, tokens) for item in prompt], [""] * len(prompt)
     raise _invalid(
         "{'type': 'list_type', 'loc': 'body.prompt.0', 'msg': 'Input should be a valid list'}", "body.prompt.0"
     )
 
 
-def _special(data: Mapping[str, Any]) -> bool:
-    """Whether a text gets special tokens at its ends: unless the request says otherwise."""
-    return bool(data.get("add_special_tokens", True))
+def _special(data: Mapping[str, Any], *, unless_said: bool) -> bool:
+    """Whether a text gets special tokens at its ends."""
+    return _boolean(data, "add_special_tokens", unless_said=unless_said)
 
 
 def _encoded(text: str, tokens: Tokens, *, special: bool) -> list[int]:
@@ -214,10 +219,10 @@ def _encoded(text: str, tokens: Tokens, *, special: bool) -> list[int]:
     return tokens.of_text(text, special=special)
 
 
-def _checked_ids(ids: list[int]) -> list[int]:
-    for token in ids:
-        if token >= VOCABULARY:
-            raise RefusedError(f"Token id {token} is out of vocabulary")
+def _checked_ids(ids: list[int], tokens: Tokens) -> list[int]:
+    most = max(ids)
+    if most >= tokens.vocabulary:
+        raise RefusedError(f"Token id {most} is out of vocabulary")
     return ids
 
 
@@ -279,6 +284,15 @@ def _room(settings: Settings, tokens: int) -> int:
             tokens,
         )
     return left
+
+
+def _boolean(data: Mapping[str, Any], name: str, *, unless_said: bool) -> bool:
+    """As pydantic reads one that has a default: null is none."""
+    value = data.get(name, unless_said)
+    known = value.lower() if isinstance(value, str) else value
+    if isinstance(known, str | int | float) and known in _BOOLEANS:
+        return _BOOLEANS[known]
+    raise _not_a("boolean", "bool_parsing" if isinstance(value, str | int) else "bool_type", name, value)
 
 
 def _integer(data: Mapping[str, Any], name: str, *, nullable: bool = True) -> int | None:

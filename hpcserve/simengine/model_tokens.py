@@ -9,6 +9,7 @@ from hpcserve.errors import MissingToolError, ServiceError
 from hpcserve.routing import UnlikeEngineError
 from hpcserve.routing.chat_template import ChatTemplate, template_of
 from hpcserve.simengine.bodies import RefusedError
+from hpcserve.simengine.tokens import VOCABULARY
 
 __all__ = ["ModelTokens", "load_model_tokens"]
 
@@ -22,12 +23,14 @@ class ModelTokens:
         """`tokenizer`: one of the `tokenizers` package; `template`: None where the model has none."""
         self._encode = tokenizer.encode
         self._template = template
+        # vLLM 0.32 takes the larger of the tokenizer's and the model's (renderers/base.py): here the simulated one's.
+        self.vocabulary = max(VOCABULARY, 1 + max(tokenizer.get_vocab().values(), default=0))
 
     def of_text(self, text: str, *, special: bool) -> list[int]:
         """See `tokens.Tokens`."""
         return list(self._encode(text, add_special_tokens=special).ids)
 
-    def of_chat(self, data: Mapping[str, Any], _messages: Sequence[tuple[str, str]], /) -> list[int]:
+    def of_chat(self, data: Mapping[str, Any], _messages: Sequence[tuple[str, str]], /, *, special: bool) -> list[int]:
         """See `tokens.Tokens`; raises RefusedError for what the template does not take."""
         if self._template is None:
             raise RefusedError("this model has no chat template")
@@ -35,7 +38,7 @@ class ModelTokens:
             text = self._template.render(data)
         except UnlikeEngineError as error:
             raise RefusedError(str(error)) from None
-        return self.of_text(text, special=bool(data.get("add_special_tokens")))
+        return self.of_text(text, special=special)
 
 
 def load_model_tokens(directory: Path) -> ModelTokens:

@@ -18,13 +18,18 @@ _OWN_WORD = re.compile(r" t([0-9a-f]{4})")
 
 
 class Tokens(Protocol):
-    """How prompts become token ids."""
+    """How prompts become token ids; `special`: with special tokens at its ends, where there are such."""
 
-    def of_text(self, text: str, *, special: bool) -> list[int]:
-        """Of a text; `special`: with special tokens at its ends, where there are such."""
+    @property
+    def vocabulary(self) -> int:
+        """Ids from this one on are refused in a prompt."""
         ...
 
-    def of_chat(self, data: Mapping[str, Any], messages: Sequence[tuple[str, str]], /) -> list[int]:
+    def of_text(self, text: str, *, special: bool) -> list[int]:
+        """Of a text."""
+        ...
+
+    def of_chat(self, data: Mapping[str, Any], messages: Sequence[tuple[str, str]], /, *, special: bool) -> list[int]:
         """Of a chat's body, and of its messages as (role, content)."""
         ...
 
@@ -32,11 +37,20 @@ class Tokens(Protocol):
 class MadeUpTokens:
     """By the rule below."""
 
+    vocabulary = VOCABULARY
+
     def of_text(self, text: str, *, special: bool) -> list[int]:  # noqa: ARG002 - it has no such tokens
         """See `Tokens`."""
         return encode(text)
 
-    def of_chat(self, _data: Mapping[str, Any], messages: Sequence[tuple[str, str]], /) -> list[int]:
+    def of_chat(
+        self,
+        _data: Mapping[str, Any],
+        messages: Sequence[tuple[str, str]],
+        /,
+        *,
+        special: bool,  # noqa: ARG002 - it has no such tokens
+    ) -> list[int]:
         """See `Tokens`."""
         return encode_chat(messages)
 

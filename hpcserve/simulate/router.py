@@ -24,7 +24,7 @@ class SimulatedRouter:
         """`typical`: the request for which paths are weighed, as a plan weighs them for its workload."""
         self._endpoints = tuple(_endpoint(worker.id, worker.role, deployment) for worker in deployment.workers)
         self._caching = tuple(worker.id for worker in deployment.workers if worker.caches_prefixes)
-        self._typical = Typical(
+        self.typical = Typical(
             prefill_ms=deployment.prefill_ms,
             decode_step_ms=deployment.decode_step_ms,
             prompt_tokens=float(typical.input_tokens),
@@ -58,28 +58,29 @@ class SimulatedRouter:
         """A route for it, for the first time or anew after a leg was lost."""
         self._turn += 1
         request.tries += 1
-        if request.tries == 1:
-            self._typical.saw_request(at_ms=request.arrived_ms, tokens=float(request.input_tokens))
         if request.tries > _MOST_TRIES:
             return Refusal(status=502, code="worker_failed", message="the workers that had it died")
         cached = request.cached_tokens
         chosen = choose(
             self._table,
             self.loads,
-            self._typical,
+            self.typical,
             model=_MODEL,
             whole=request.whole,
             avoid=request.avoid,
             turn=self._turn,
             demand=Demand(
                 prompt_tokens=float(request.input_tokens),
-                answer_tokens=self._typical.answer_tokens,
+                answer_tokens=self.typical.answer_tokens,
                 overlap=dict.fromkeys(self._caching, cached) if cached else {},
             ),
             preferences=self._preferences,
         )
         if isinstance(chosen, Route):
             request.route = chosen
+            if request.tries == 1:
+                tokens = self._uncached(request, (chosen.prefill or chosen.decode).id)
+                self.typical.saw_request(at_ms=request.arrived_ms, tokens=tokens)
         return chosen
 
     def prefill_sent(self, request: Request, prefill: str, decode: str, now_ms: float) -> None:
@@ -92,7 +93,7 @@ class SimulatedRouter:
 
     def prefill_answered(self, request: Request, now_ms: float) -> None:
         """Its prompt is computed."""
-        self._typical.saw_prefill(now_ms - request.sent_ms, tokens=request.computes_after)
+        self.typical.saw_prefill(now_ms - request.sent_ms, tokens=request.computes_after)
         self._prefill_over(request)
 
     def decode_sent(self, request: Request, decode: str, now_ms: float) -> None:
@@ -109,13 +110,13 @@ class SimulatedRouter:
     def streams(self, request: Request, now_ms: float) -> None:
         """Its first token came from the worker that decodes, or its KV is there and a first token was prefill's."""
         if request.waits_for_kv:
-            self._typical.saw_handoff(now_ms - request.decode_sent_ms)
+            self.typical.saw_handoff(now_ms - request.decode_sent_ms)
         self._no_longer_waits(request)
 
     def ended(self, request: Request, now_ms: float) -> None:
         """All its tokens are there."""
         if request.first_ms is not None and request.output_tokens > 1:
-            self._typical.saw_decode_step((now_ms - request.first_ms) / request.output_tokens)
+            self.typical.saw_decode_step((now_ms - request.first_ms) / request.output_tokens)
         self.given_up(request)
 
     def given_up(self, request: Request) -> None:
@@ -129,10 +130,14 @@ class SimulatedRouter:
             load.kv_tokens -= request.keeps
             request.decode_at = ""
 
+    def _uncached(self, request: Request, worker: str) -> float:
+        """Tokens of its input that this worker has to compute."""
+        cached = request.cached_tokens if worker in self._caching else 0
+        return max(float(request.input_tokens - cached), 1.0)
+
     def _compute(self, request: Request, worker: str) -> None:
         load = self.loads[worker]
-        cached = request.cached_tokens if worker in self._caching else 0
-        request.computes = max(float(request.input_tokens - cached), 1.0)
+        request.computes = self._uncached(request, worker)
         request.computes_after = request.computes + (load.prefill_tokens or 0.0)
         request.computes_at = worker
         load.waits(request.computes)
@@ -140,7 +145,7 @@ class SimulatedRouter:
     def _keep(self, request: Request, worker: str) -> None:
         load = self.loads[worker]
         request.decode_at = worker
-        request.keeps = request.input_tokens + self._typical.answer_tokens
+        request.keeps = request.input_tokens + self.typical.answer_tokens
         load.in_flight += 1
         load.kv_tokens += request.keeps
 

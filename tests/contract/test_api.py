@@ -228,6 +228,8 @@ def test_chat_stream_begins_with_the_role(pair: Pair) -> None:
         ({"prompt": "a", "top_p": 5}, (400, "BadRequestError", "top_p", 400)),
         ({"prompt": "a", "n": 0}, (400, "BadRequestError", None, 400)),
         ({"prompt": "a", "n": None}, (400, "Bad Request", "body.n", 400)),
+        ({"prompt": "a", "add_special_tokens": None}, (400, "Bad Request", "body.add_special_tokens", 400)),
+        ({"prompt": "a", "add_special_tokens": "x"}, (400, "Bad Request", "body.add_special_tokens", 400)),
         ({"prompt": "a", "stream_options": {"include_usage": True}}, (400, "BadRequestError", "stream_options", 400)),
         ({"prompt": IDS, "kv_transfer_params": "x"}, (400, "Bad Request", "body.kv_transfer_params", 400)),
     ],
@@ -243,6 +245,7 @@ def test_refused_completions(pair: Pair, body: dict[str, Any], expected: tuple[i
         ({}, (400, "Bad Request", "body.messages", 400)),
         ({"messages": []}, (400, "BadRequestError", None, 400)),
         ({"messages": MESSAGES, "max_tokens": MODEL_LEN + 1}, (400, "BadRequestError", "max_tokens", 400)),
+        ({"messages": MESSAGES, "add_special_tokens": None}, (400, "Bad Request", "body.add_special_tokens", 400)),
     ],
 )
 def test_refused_chats(pair: Pair, body: dict[str, Any], expected: tuple[int, str, str | None, int]) -> None:
@@ -277,6 +280,7 @@ def test_bodies_that_are_taken(pair: Pair) -> None:
         b'{"prompt":"a","max_tokens":1,"unknown_key":1}',
         b'{"prompt":"a","max_tokens":1,"stream_options":null,"stop":null,"seed":null,"kv_transfer_params":{}}',
     ]
+    taken += [b'{"prompt":"a","max_tokens":1,"add_special_tokens":%s}' % said for said in (b'"Off"', b"1", b"0.0")]
     for raw in taken:
         response = pair.prefill.client.post(COMPLETIONS, content=raw, headers={"Content-Type": "application/json"})
         assert response.status_code == 200, response.text

@@ -51,9 +51,18 @@ def test_a_line_end_in_a_directive_is_refused(mark: str) -> None:
         quoted_option(f"--account=a{mark}#SBATCH --uid=0")
 
 
-def test_a_value_that_sbatch_would_cut_is_refused() -> None:
-    with pytest.raises(PlacementError, match="8000"):
-        quoted_option("--nodelist=" + ",".join(f"node{number:05}" for number in range(2000)))
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ("--nodelist=" + ",".join(f"node{number:05}" for number in range(2000)), "use fewer nodes"),
+        ("--exclude=" + ",".join(f"node{number:05}" for number in range(2000)), "too small"),
+        ("--account=" + "a" * 9000, "shorter value"),
+    ],
+)
+def test_a_value_that_sbatch_would_cut_is_refused(option: str, remedy: str) -> None:
+    with pytest.raises(PlacementError, match="8000") as refused:
+        quoted_option(option)
+    assert remedy in refused.value.remedy
 
 
 def changed(

@@ -11,6 +11,7 @@ from hpcserve.nouns import Role
 from hpcserve.router.kv_knowledge import KvKnowledge
 from hpcserve.router.kv_series import knowledge_series
 from hpcserve.router.tokens import PromptTokens
+from hpcserve.routing import Preferences
 from hpcserve.routing.block_hashes import block_keys, packed_tokens
 from hpcserve.routing.kv_index import KvIndex
 from tests.router.fake_engine import FakeEngine
@@ -79,6 +80,27 @@ def test_what_a_worker_told_goes_before_where_requests_went() -> None:
             rig.desk.kv.memory.forget(holder)
         assert rig.desk.kv.predicted_prompts == dict.fromkeys(("prefill-0", "prefill-1", "prefill-2"), 3)
         assert rig.desk.decisions[-1].held == 62 * BLOCK
+
+    run(body)
+
+
+def test_what_is_cached_is_not_asked_for() -> None:
+    """Whether to borrow is weighed by the tokens that come to be computed, where they are computed; not by refusals."""
+
+    async def body(rig: Rig) -> None:
+        typical = rig.desk.roster.typical
+        await served_by(rig, LONG)
+        assert typical.asked_ms is None, "nobody asked for it"
+        rig.desk.preferences = Preferences(borrow_when_cheaper=True)
+        for prompt, held in ((f"Anew. {LONG}", 0), (LONG, 512)):
+            typical.asked_ms = None
+            await served_by(rig, prompt)
+            decision = rig.desk.decisions[-1]
+            assert decision.held >= held
+            assert typical.asked_tokens == pytest.approx(decision.prompt_tokens - decision.held)
+        asked_ms = typical.asked_ms
+        refused = await rig.ask("/v1/completions", {"model": "other", "prompt": LONG})
+        assert (refused.status, typical.asked_ms) == (404, asked_ms)
 
     run(body)
 

@@ -155,6 +155,8 @@ PARTS = [
         ("completions", {"prompt": {"text": "a"}}),
         ("completions", {}),
         ("completions", {"prompt": "a", "truncate_prompt_tokens": 5}),
+        ("completions", {"prompt": "a", "add_special_tokens": "no"}),
+        ("completions", {"prompt": "a", "add_special_tokens": []}),
         ("completions", {"prompt": "x" * 1_100_000}),
         ("chat", {}),
         ("chat", {"messages": []}),

@@ -19,6 +19,7 @@ from hpcserve.simulate import (
     Trace,
     simulate,
 )
+from hpcserve.simulate.simulation import Simulation
 from tests.simulate import made
 
 
@@ -69,6 +70,18 @@ def test_what_legs_and_transfers_cost_beside_their_work() -> None:
     """5 ms before each leg, 7 ms before the bytes."""
     _, (record,) = served(made.pairs(leg_ms=5.0, transfer_base_ms=7.0), at(0.0))
     assert record.ttft_ms == pytest.approx(210.0 + 2 * 5.0 + 7.0)
+
+
+def test_what_is_cached_is_not_asked_for() -> None:
+    """Whether to borrow is weighed by the tokens that come to be computed, where they are computed."""
+    for caches, asked in ((True, 20.0), (False, 100.0)):
+        traffic = at(0.0, 300.0, lengths=Lengths(100, 3, cached_tokens=80))
+        deployment = made.pairs(prefill={"prefix_cache": caches})
+        simulation = Simulation(deployment, traffic, slo=made.EASY, seed=0, warm_up=0, keep_records=False)
+        while simulation.step():
+            pass
+        typical = simulation.router.typical
+        assert (typical.asked_tokens, typical.gap_ms) == (asked, 300.0)
 
 
 def test_two_transfers_share_an_uplink() -> None:
