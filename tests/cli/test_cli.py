@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -339,7 +340,9 @@ def test_a_local_job_from_submit_to_cancel(
         assert (state.phase, state.url, state.scheduler_state) == ("starting", None, "RUNNING")
         assert run(["wait", handle.name, "--timeout", "0.1", *jobs]) == 8
         assert "not ready after 0.1 s" in capsys.readouterr().err
-        with subprocess.Popen([HPCSERVE, "wait", handle.directory], stderr=subprocess.PIPE, text=True) as waiting:
+        words = [str(HPCSERVE), "wait", handle.directory]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as waiting, ExitStack() as stack:
+            stack.callback(waiting.kill)
             assert waiting.stderr is not None
             assert "starting" in waiting.stderr.readline()
             waiting.send_signal(signal.SIGINT)

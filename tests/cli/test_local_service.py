@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -73,14 +74,14 @@ def test_logs_are_followed_until_ctrl_c(served: JobState) -> None:
     follow = subprocess.Popen(
         [HPCSERVE, "logs", served.handle.directory, "-f", "-n", "0"], stdout=subprocess.PIPE, text=True
     )
-    with follow:
+    with follow, ExitStack() as stack:
+        stack.callback(follow.kill)
         assert follow.stdout is not None
-        while follow.stdout.readline() != "==> router.log <==\n":
-            pass
+        lines = iter(follow.stdout.readline, "")
+        assert "==> router.log <==\n" in lines
         time.sleep(1)
         with log.open("a") as file:
             file.write("something new\n")
-        lines = iter(follow.stdout.readline, "")
         assert "decode-0: something new\n" in lines  # others write as well
         follow.send_signal(signal.SIGINT)
         assert follow.wait(timeout=20) == 130
