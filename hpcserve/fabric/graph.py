@@ -154,6 +154,15 @@ class Fabric:
             )
         return FabricPath(hops=hops, gb_per_s=slowest.gb_per_s, distance=distance, source=slowest.source, links=links)
 
+    def route(self, a: GpuAt, b: GpuAt) -> tuple[tuple[str, ...], tuple[Link, ...]]:
+        """Hops and links of `path`, for those who ask often; raises what it raises."""
+        if not self._overlay.says_of_paths:
+            hops, _, links, _ = self._way(a, b)
+            if all(link.gb_per_s for link in links):
+                return hops, links
+        path = self.path(a, b)
+        return path.hops, path.links
+
     def links(self, a: GpuAt, b: GpuAt) -> tuple[Link, ...]:
         """The links of `path`, those of unknown rate too (0 GB/s), without what was measured of whole paths."""
         return self._way(a, b)[2]

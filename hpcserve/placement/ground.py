@@ -1,6 +1,7 @@
 """Where workers can be placed: nodes with free GPUs, and which of them are alike."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import combinations
 
 from hpcserve.fabric import Fabric, GpuAt
 from hpcserve.placement.alike_gpus import AlikeGpus
@@ -162,6 +163,9 @@ def _picks(groups: Sequence[Sequence[int]], ranks: int) -> Iterator[tuple[int, .
     if there <= ranks:
         if there == ranks:
             yield tuple(gpu for group in groups for gpu in group)
+        return
+    if there == len(groups):  # no two are alike
+        yield from combinations([gpu for group in groups for gpu in group], ranks)
         return
     for count in range(min(ranks, len(groups[0])), -1, -1):
         for rest in _picks(groups[1:], ranks - count):

@@ -18,6 +18,8 @@ _MOST_PAIRS = 60_000
 _MOST_PRICED = 6_000
 """Pairs that were not priced before, the same: pricing one takes longest."""
 
+_PARTNER = {Role.PREFILL: Role.DECODE, Role.DECODE: Role.PREFILL}
+
 
 def improved(workers: Sequence[Wanted], cost: Cost, seating: Seating, ground: Ground, prices: Prices) -> Seating:
     """The seating after all changes that lower its cost, or as many as the limit lets be looked for."""
@@ -63,17 +65,17 @@ def _traffic(workers: Sequence[Wanted], changed: Seating, seating: Seating, pric
     """What a change adds to the traffic; 1 where it may not be, or makes a path slower than any changed one was."""
     moved = [index for index, seat in enumerate(changed) if seat != seating[index]]
     sums, slowest = [0, 0], [0, 0]
-    for side, seats in enumerate((seating, changed)):
-        for index in moved:
-            for other, worker in enumerate(workers):
-                if {worker.role, workers[index].role} != {Role.PREFILL, Role.DECODE}:
-                    continue
-                if worker.stage != workers[index].stage:
-                    continue
-                if other in moved and other < index:
-                    continue
-                pair = _pair(workers[index].role, seats[index], seats[other])
-                price = prices(*pair, worker.stage)
+    for index in moved:
+        role, stage = workers[index].role, workers[index].stage
+        partner = _PARTNER.get(role)
+        others = [
+            other
+            for other, worker in enumerate(workers)
+            if worker.role == partner and worker.stage == stage and not (other in moved and other < index)
+        ]
+        for side, seats in enumerate((seating, changed)):
+            for other in others:
+                price = prices(*_pair(role, seats[index], seats[other]), stage)
                 if price is None:
                     return 1
                 sums[side] += price.traffic_ns

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hpcserve.errors import PlacementError
-from hpcserve.fabric import Fabric, FabricPath, GpuAt, rank_flows
+from hpcserve.fabric import Fabric, GpuAt, Link, rank_flows
 from hpcserve.model import stage_bytes
 from hpcserve.nouns import Distance, ModelShape
 from hpcserve.placement.candidate import Seat
@@ -12,6 +12,7 @@ from hpcserve.placement.ground import Ground
 
 __all__ = ["ACTIVATIONS", "Moved", "PairPrice", "Prices"]
 
+_Hops = tuple[str, ...]
 ACTIVATIONS = 1e6
 """Bytes that one stage hands to the next, whatever the model: every assignment moves the same, only rates differ."""
 
@@ -103,9 +104,11 @@ class Prices:
     def __call__(self, prefill: Seat, decode: Seat, stage: int = 0) -> PairPrice | None:
         """The price of a handover from one seat to the other, of one stage's layers."""
         pair = (prefill, decode, self.alike[stage])
-        if pair not in self._known:
-            self._known[pair] = self._priced(prefill, decode, stage)
-        return self._known[pair]
+        try:
+            return self._known[pair]
+        except KeyError:
+            price = self._known[pair] = self._priced(prefill, decode, stage)
+            return price
 
     def between(self, stage: Seat, following: Seat) -> PairPrice | None:
         """The price of what one stage hands to the next, each rank its share to the rank of its number."""
@@ -147,10 +150,10 @@ class Prices:
         hops = 0
         ends: list[str] = []
         try:
-            for path, size_bytes in self._sent(prefill, decode, stage):
-                hops += len(path.hops)
-                ends = ends or [path.links[0].name, path.links[-1].name]
-                for link in path.links:
+            for passed, links, size_bytes in self._sent(prefill, decode, stage):
+                hops += len(passed)
+                ends = ends or [links[0].name, links[-1].name]
+                for link in links:
                     loads[link.name] = loads.get(link.name, 0.0) + size_bytes / link.gb_per_s  # bytes / (GB/s) is ns
         except PlacementError:
             return None
@@ -164,13 +167,15 @@ class Prices:
             arriving_ns=whole[ends[1]],
         )
 
-    def _sent(self, prefill: Seat, decode: Seat, stage: int) -> Iterator[tuple[FabricPath, float]]:
-        """The path and the bytes of every pair of ranks."""
+    def _sent(
+        self, prefill: Seat, decode: Seat, stage: int
+    ) -> Iterator[tuple[tuple[str, ...], tuple[Link, ...], float]]:
+        """Hops and links of the path, and the bytes, of every pair of ranks."""
         ranks = len(prefill.gpus), len(decode.gpus)
         if ranks not in self._flows:
             self._flows[ranks] = tuple(rank_flows(*ranks))
         kept = self._kept_by(ranks[1])[stage]
         here, there = self._names[prefill.node], self._names[decode.node]
         for sender, receiver, share in self._flows[ranks]:
-            path = self._fabric.path(GpuAt(here, prefill.gpus[sender]), GpuAt(there, decode.gpus[receiver]))
-            yield path, share * kept
+            ends = GpuAt(here, prefill.gpus[sender]), GpuAt(there, decode.gpus[receiver])
+            yield *self._fabric.route(*ends), share * kept
