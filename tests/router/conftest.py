@@ -16,10 +16,3 @@ def job(tmp_path: Path) -> Iterator[Job]:
         yield made
     finally:
         made.end()
-
-
-@pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """What is printed is seen at once: soaks are long."""
-    with capsys.disabled():
-        yield

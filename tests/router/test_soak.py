@@ -103,15 +103,16 @@ def job(tmp_path: Path) -> Iterator[Job]:
         made.end()
 
 
-@pytest.mark.usefixtures("told")
-def test_right_answers_for_half_an_hour(job: Job) -> None:
-    crew, tally, router, took_s = uvloop.run(soak(job))
-    first, last = router.warm()[0], router.warm()[-1]
-    sys.stdout.write(
-        f"\nrouter soak: seed {SEED}, {took_s:.0f} s, {tally.requests} requests, {dict(tally.ends)}; sent again "
-        f"{dict(tally.again)}; done to workers {dict(crew.done)}; warm router {first.rss_kib} -> {last.rss_kib} KiB "
-        f"({router.growth_kib():+.0f}), {first.files} -> {last.files} files ({router.more_files():+.0f})\n"
-    )
+def test_right_answers_for_half_an_hour(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():  # what is printed is seen at once
+        crew, tally, router, took_s = uvloop.run(soak(job))
+        first, last = router.warm()[0], router.warm()[-1]
+        sys.stdout.write(
+            f"\nrouter soak: seed {SEED}, {took_s:.0f} s, {tally.requests} requests, {dict(tally.ends)}; "
+            f"sent again {dict(tally.again)}; done to workers {dict(crew.done)}; warm router "
+            f"{first.rss_kib} -> {last.rss_kib} KiB ({router.growth_kib():+.0f}), "
+            f"{first.files} -> {last.files} files ({router.more_files():+.0f})\n"
+        )
     assert not tally.faults, "\n".join(tally.faults[:40])
     assert tally.ends["right"] > LEAST_RATE_PER_S * took_s
     assert crew.done["kill"] > took_s / 60
