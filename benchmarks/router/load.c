@@ -1,11 +1,17 @@
 /* A closed-loop client for measuring routers: as many connections as asked for, each with one request at a time.
 
-   load PORT CONNECTIONS SECONDS PROMPT_BYTES TOKENS STREAM THINK_US [extra members of the body, with a comma before them]
+   load [options] PORT CONNECTIONS SECONDS PROMPT_BYTES TOKENS STREAM THINK_US [extra members of the body, with a comma before them]
 
    With STREAM 1 each event counts as a token, and what the engine wrote into it (its clock, see engines.c) gives the time
    from the engine to here. THINK_US: pause before a connection's next request. The first tenth of the time, and at least
    one request of each connection, is in `all_` figures only. Prompts differ, in length too (by up to 3 %), and the first half of a
-   prompt is shared by one in sixteen. Prints one line of JSON; times in microseconds. */
+   prompt is shared by one in sixteen. Prints one line of JSON; times in microseconds.
+
+   -a       answers may say anything: the engines are not ours
+   -o N     the first N of the 128 prompts are sent once, all are counted; SECONDS says nothing
+   -m SEED  conversations: 4 messages, 46 above 4 KiB, that are all of 64 texts: the last two are any, those before them are
+            as in one of sixteen conversations, so that hardly a prompt comes twice and no message is new for long
+   -n SEED -f FILE  prompts that were never sent with another seed, each a part of FILE: plain ASCII without \ and " and ] */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BODIES = 128, GROUPS = 16, ROOM = 1 << 18 };
+enum { BODIES = 128, GROUPS = 16, ROOM = 1 << 18, POOL = 64, MESSAGES_MOST = 46 };
 
 struct line {
   int socket, body, busy, status, chunked, tokens, answered;
@@ -37,7 +43,12 @@ static struct times ttft, delay, whole;
 static char *requests[BODIES];
 static size_t request_sizes[BODIES];
 static long long tokens_seen, errors, done, counted_from_ns, all_requests, all_tokens;
-static int poller, port, stream, tokens_wanted, next_body, counting;
+static int poller, port, stream, tokens_wanted, next_body, counting, any_answer, once_each;
+static unsigned messages_seed, new_seed;
+static const char *file;
+static char *pool[POOL];
+static size_t message_bytes, message_at[MESSAGES_MOST];
+static int messages;
 
 static long long now_ns(void) {
   struct timespec t;
@@ -60,9 +71,56 @@ static double quantile(struct times *times, double q) {
   return times->count ? times->us[(size_t)(q * (times->count - 1) + 0.5)] : -1;
 }
 
+static const char *read_file(size_t *size) {
+  FILE *from = file ? fopen(file, "r") : NULL;
+  if (!from) { perror("-f"); exit(1); }
+  char *text = malloc(1 << 22);
+  *size = fread(text, 1, 1 << 22, from);
+  fclose(from);
+  return text;
+}
+
+/* A body's messages, with room for their texts; `write_messages` fills them. */
+static char *empty_messages(void) {
+  char *text = malloc(messages * (message_bytes + 64)), *end = text;
+  for (int i = 0; i < messages; i++) {
+    end += sprintf(end, "%s", i ? "\"},{\"role\":\"user\",\"content\":\"" : "");
+    message_at[i] = end - text;
+    memset(end, '.', message_bytes);
+    end += message_bytes;
+  }
+  *end = 0;
+  return text;
+}
+
+static void write_messages(int body) {
+  const char *mark = "\"content\":\"";
+  char *text = memmem(requests[body], request_sizes[body], mark, strlen(mark)) + strlen(mark);
+  int group = rand_r(&messages_seed) % GROUPS;
+  for (int i = 0; i < messages; i++) {
+    int which = i < messages - 2 ? group * 7 + i * 13 : rand_r(&messages_seed);
+    memcpy(text + message_at[i], pool[which % POOL], message_bytes);
+  }
+}
+
 static void write_bodies(size_t prompt_bytes, const char *extra) {
+  size_t file_size = 0;
+  const char *text = new_seed ? read_file(&file_size) : NULL;
+  unsigned place_seed = new_seed;
+  if (new_seed && file_size < 2 * prompt_bytes) { fprintf(stderr, "%s is too short\n", file); exit(1); }
   static const char *words[] = {"river", "stone", "lantern", "of", "the", "quiet", "morning", "carries", "seven", "bridges", "and", "amber", "glass", "toward", "winter", "harbour"};
-  char *prompt = malloc(prompt_bytes + 64);
+  char *prompt = malloc(prompt_bytes + 64), *whole = NULL;
+  if (messages_seed) {
+    messages = prompt_bytes > 4096 ? MESSAGES_MOST : 4;
+    message_bytes = prompt_bytes / messages;
+    for (int n = 0; n < POOL; n++) {
+      unsigned seed = 5000 + n;
+      size_t size = 0;
+      pool[n] = malloc(message_bytes + 64);
+      while (size < message_bytes) size += sprintf(pool[n] + size, "%s ", words[rand_r(&seed) % 16]);
+    }
+    whole = empty_messages();
+  }
   for (int n = 0; n < BODIES; n++) {
     size_t wanted = prompt_bytes - (size_t)(n * 37 % 64) * prompt_bytes / 2048, size = 0;
     unsigned seed = 77 + n % GROUPS;
@@ -71,8 +129,13 @@ static void write_bodies(size_t prompt_bytes, const char *extra) {
       size += sprintf(prompt + size, "%s ", words[rand_r(&seed) % 16]);
     }
     prompt[wanted] = 0;
+    if (text) {
+      int head = sprintf(prompt, "%u, %d: ", new_seed, n);
+      memcpy(prompt + head, text + rand_r(&place_seed) % (file_size - wanted), wanted - head);
+    }
+    if (whole) wanted = strlen(whole);
     char *body = malloc(wanted + 512 + strlen(extra));
-    int length = sprintf(body, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":%d,\"temperature\":0,\"stream\":%s%s}", prompt, tokens_wanted, stream ? "true" : "false", extra);
+    int length = sprintf(body, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":%d,\"temperature\":0,\"stream\":%s%s}", whole ? whole : prompt, tokens_wanted, stream ? "true" : "false", extra);
     requests[n] = malloc(length + 512);
     int head = sprintf(requests[n], "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAccept: application/json\r\nUser-Agent: load/1\r\nAuthorization: Bearer bench-key-0123456789\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", port, length);
     memcpy(requests[n] + head, body, length);
@@ -101,8 +164,13 @@ static void send_rest(struct line *line) {
   }
 }
 
+static int may_ask(long long now, long long end_ns) {
+  return once_each ? next_body < once_each : now < end_ns;
+}
+
 static void ask(struct line *line) {
   line->body = next_body++ % BODIES;
+  if (messages_seed) write_messages(line->body); /* one that is being sent still: its messages change, not its form */
   line->busy = 1;
   line->sent = line->size = line->left = line->text_size = 0;
   line->status = line->chunked = line->tokens = 0;
@@ -174,10 +242,13 @@ static int read_answer(struct line *line, int *good) {
       ended = size == 0;
     }
     *good = line->status == 200 && line->tokens == tokens_wanted;
+    if (any_answer && !stream) {
+      *good = line->status == 200 && memmem(line->text, line->text_size, "\"content\":\"", 11);
+    }
   } else if (line->size - at >= line->left) {
     long long now = now_ns();
     ended = 1;
-    *good = line->status == 200 && !stream && memmem(line->data + at, line->left, "\"content\":\"The quick", 20) != NULL;
+    *good = line->status == 200 && !stream && (any_answer || memmem(line->data + at, line->left, "\"content\":\"The quick", 20));
     note(&ttft, now - line->start_ns);
     at = line->size;
   } else if (at) {
@@ -209,6 +280,16 @@ static void receive(struct line *line, long long think_ns) {
 }
 
 int main(int count, char **words) {
+  for (int option; (option = getopt(count, words, "+ao:m:n:f:")) != -1;) {
+    if (option == 'a') any_answer = 1;
+    else if (option == 'o') { once_each = atoi(optarg); counting = 1; }
+    else if (option == 'm') messages_seed = strtoul(optarg, NULL, 10);
+    else if (option == 'n') new_seed = strtoul(optarg, NULL, 10);
+    else if (option == 'f') file = optarg;
+    else return 2;
+  }
+  words += optind - 1;
+  count -= optind - 1;
   if (count < 8) { fprintf(stderr, "see the head of load.c\n"); return 2; }
   signal(SIGPIPE, SIG_IGN);
   port = atoi(words[1]);
@@ -221,15 +302,15 @@ int main(int count, char **words) {
   struct line *lines = calloc(connections, sizeof *lines);
   for (int i = 0; i < connections; i++) dial(&lines[i]);
   struct epoll_event events[256];
-  long long begin_ns = now_ns(), end_ns = begin_ns + seconds_ns, stuck_ns = end_ns + 20000000000LL;
+  long long begin_ns = counted_from_ns = now_ns(), end_ns = begin_ns + seconds_ns, stuck_ns = end_ns + 20000000000LL;
   for (int busy = 1; busy;) {
     long long now = now_ns();
     busy = 0;
     int answered = 0;
     for (int i = 0; i < connections; i++) {
       struct line *line = &lines[i];
-      if (!line->busy && now < end_ns && line->wake_ns <= now) ask(line);
-      busy += line->busy || now < end_ns;
+      if (!line->busy && may_ask(now, end_ns) && line->wake_ns <= now) ask(line);
+      busy += line->busy || may_ask(now, end_ns);
       answered += line->answered;
     }
     if (!counting && answered == connections && now - begin_ns > seconds_ns / 10) { counting = 1; counted_from_ns = now; }
@@ -240,7 +321,7 @@ int main(int count, char **words) {
       struct line *line = events[i].data.ptr;
       send_rest(line);
       receive(line, think_ns);
-      if (!line->busy && !think_ns && now < end_ns) ask(line);
+      if (!line->busy && !think_ns && may_ask(now, end_ns)) ask(line);
     }
   }
   double took_s = (now_ns() - counted_from_ns) / 1e9;

@@ -2,25 +2,45 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-__all__ = ["DECODE_PORTS", "ENGINES", "KEY", "PLAIN_PORTS", "PREFILL_PORTS", "Machine", "Usage"]
+__all__ = [
+    "DECODE_PORTS",
+    "ENGINES",
+    "ENGINE_KEY",
+    "KEY",
+    "PLAIN_PORTS",
+    "PREFILL_PORTS",
+    "TELLING_DECODE_PORTS",
+    "TELLING_ENGINES",
+    "TELLING_PREFILL_PORTS",
+    "Machine",
+    "Usage",
+]
 
 PREFILL_PORTS = (28901, 28902)
 DECODE_PORTS = (28951, 28952)
 PLAIN_PORTS = PREFILL_PORTS
 """In plain mode the same two engines serve everything."""
 ENGINES = (*PREFILL_PORTS, *DECODE_PORTS)
+TELLING_PREFILL_PORTS = (28911, 28912)
+TELLING_DECODE_PORTS = (28961, 28962)
+TELLING_ENGINES = (*TELLING_PREFILL_PORTS, *TELLING_DECODE_PORTS)
+"""Engines that tell of their KV: a process of their own, so that the others' answers cost what they did."""
 KEY = "bench-key-0123456789"
+ENGINE_KEY = "engine-key-0123456789"
 _HERE = Path(__file__).parent
-_READY_S = 20.0
+_READY_S = 90.0
 
 Usage = tuple[float, float]
 """CPU seconds so far, resident MB now."""
@@ -33,6 +53,12 @@ class Machine:
         self._work = work
         self._cores = (router_core, other_core)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._first_ports: list[int] = []
+        """One port of each process of engines."""
+        self.text = work / "text"
+        """Some of English, in ASCII and without what JSON or engines.c would trip over: hpcserve's own pages."""
+        pages = "\n".join(page.read_text() for page in sorted((_HERE.parents[1] / "docs").rglob("*.md")))
+        self.text.write_text(" ".join(re.sub(r'[^ -~\n]|[\\"\]]', " ", pages).split(" ")).replace("\n", " "))
         for name in ("engines", "load"):
             subprocess.run(
                 ["cc", "-O2", "-Wall", "-o", str(work / name), str(_HERE / f"{name}.c")],
@@ -41,20 +67,48 @@ class Machine:
 
     def start_engines(self) -> None:
         """All fake engines, in one process."""
-        self.start("engines", [str(self._work / "engines"), *map(str, ENGINES)], core=self._cores[1])
-        self._until_it_answers(ENGINES[0], "/health", None)
+        self._start_engines("engines", (), ENGINES)
 
-    def start_router(self, name: str, argv: Sequence[str], port: int) -> None:
+    def start_telling_engines(self, model: Path) -> list[tuple[str, str]]:
+        """Fake engines that tell of their KV; addresses of each one's events and of their replay."""
+        at, addresses = self._work / "teller.sock", self._work / "teller.json"
+        addresses.unlink(missing_ok=True)
+        words = (str(at), str(model), str(len(TELLING_ENGINES)), str(addresses))
+        self.start("teller", [sys.executable, "-m", "benchmarks.router.teller", *words], core=self._cores[1])
+        end_s = time.monotonic() + _READY_S
+        while not addresses.exists():
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"the publisher of KV events does not start; see {self._work}")
+            time.sleep(0.1)
+        self._start_engines("telling engines", ("-t", str(at)), TELLING_ENGINES)
+        return [(events, replay) for events, replay in json.loads(addresses.read_text())]
+
+    def _start_engines(self, name: str, words: Sequence[str], ports: Sequence[int]) -> None:
+        self.start(name, [str(self._work / "engines"), *words, *map(str, ports)], core=self._cores[1])
+        self._first_ports.append(ports[0])
+        self._until_it_answers(ports[0], "/health", None)
+
+    def start_beside(self, name: str, argv: Sequence[str], *, variables: Mapping[str, str]) -> None:
+        """What a router needs beside it, on the engines' core: not counted as the router's."""
+        self.start(name, argv, core=self._cores[1], variables=variables)
+
+    def start_router(self, name: str, argv: Sequence[str], port: int, *, variables: Mapping[str, str]) -> None:
         """One router, ready when it completes a prompt."""
-        self.start(name, argv, core=self._cores[0])
+        self.start(name, argv, core=self._cores[0], variables=variables)
         body = {"model": "m", "stream": False, "max_tokens": 2, "messages": [{"role": "user", "content": "hi"}]}
         self._until_it_answers(port, "/v1/chat/completions", json.dumps(body).encode())
 
-    def start(self, name: str, argv: Sequence[str], *, core: int) -> None:
+    def start(
+        self, name: str, argv: Sequence[str], *, core: int, variables: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """A process in a session of its own, pinned to a core; its output in a file."""
         with (self._work / f"{name.replace(' ', '-').replace('/', '')}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                ["taskset", "-c", str(core), *argv], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                ["taskset", "-c", str(core), *argv],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, **variables},
             )
 
     def load(
@@ -68,11 +122,12 @@ class Machine:
         stream: bool = False,
         think_us: int = 0,
         extra: str = "",
+        options: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """What the load program measured."""
+        """What the load program measured; its head says what the words and options mean."""
         words = (port, connections, seconds, prompt_bytes, tokens, int(stream), think_us, extra)
         done = subprocess.run(
-            ["taskset", "-c", str(self._cores[1]), str(self._work / "load"), *map(str, words)],
+            ["taskset", "-c", str(self._cores[1]), str(self._work / "load"), *options, *map(str, words)],
             capture_output=True,
             text=True,
             check=True,
@@ -84,11 +139,12 @@ class Machine:
 
     def set_pace(self, token_us: int) -> None:
         """How long engines take for a token."""
-        urllib.request.urlopen(f"http://127.0.0.1:{ENGINES[0]}/pace?us={token_us}", timeout=5).close()
+        for port in self._first_ports:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/pace?us={token_us}", timeout=5).close()
 
-    def counts(self) -> dict[str, int]:
-        """Legs that the engines had since they were last asked."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{ENGINES[0]}/counts", timeout=5) as answer:
+    def counts(self, port: int) -> dict[str, int]:
+        """Legs that the engines of this port's process had since they were last asked."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/counts", timeout=5) as answer:
             found: dict[str, int] = json.load(answer)
             return found
 

@@ -1,35 +1,68 @@
 """A job directory for our router before the fake engines, with everything proved already."""
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.router.machine import DECODE_PORTS, KEY, PLAIN_PORTS, PREFILL_PORTS
+from benchmarks.router.machine import (
+    DECODE_PORTS,
+    ENGINE_KEY,
+    KEY,
+    PLAIN_PORTS,
+    PREFILL_PORTS,
+    TELLING_DECODE_PORTS,
+    TELLING_PREFILL_PORTS,
+)
+from benchmarks.router.teller import BLOCK_TOKENS
 from hpcserve.discovery import Heart, write_record
-from hpcserve.nouns import Endpoint, PairProof, Plan, Role, RouterState
+from hpcserve.nouns import Endpoint, PairProof, Plan, Role, RouterSettings, RouterState, Service
 from hpcserve.wire import encode_record, encode_yaml
 from tests import synthetic
 
-__all__ = ["beat", "make_job"]
+__all__ = ["beat", "make_exact_job", "make_job"]
 
 _NODE = "node01"
 
 
 def make_job(directory: Path, *, disaggregated: bool) -> None:
     """Two prefill and two decode workers with a path of its own cost for each pair; or two aggregated workers."""
-    for folder in ("keys", "endpoints", "heartbeats"):
-        (directory / folder).mkdir(parents=True)
-    (directory / "keys" / "api.key").write_text(f"{KEY}\n")
-    (directory / "keys" / "engine.key").write_text("engine-key-0123456789\n")
     ports = (
         [(Role.PREFILL, PREFILL_PORTS), (Role.DECODE, DECODE_PORTS)]
         if disaggregated
         else [(Role.AGGREGATED, PLAIN_PORTS)]
     )
     endpoints = [_endpoint(role, number, port) for role, each in ports for number, port in enumerate(each)]
+    _write(directory, endpoints, synthetic.service(served_name="m"))
+
+
+def make_exact_job(directory: Path, model: Path, events: Sequence[tuple[str, str]]) -> None:
+    """The same in P/D with `router.kv: events`; `events`: addresses of each engine's events and of their replay."""
+    ports = ((Role.PREFILL, TELLING_PREFILL_PORTS), (Role.DECODE, TELLING_DECODE_PORTS))
+    endpoints = [
+        _endpoint(role, number, port).model_copy(update={"handoff": synthetic.handoff(block_size=BLOCK_TOKENS)})
+        for role, each in ports
+        for number, port in enumerate(each)
+    ]
+    told = [
+        endpoint.model_copy(update={"events_url": url, "events_replay_url": replay_url})
+        for endpoint, (url, replay_url) in zip(endpoints, events, strict=True)
+    ]
+    service = synthetic.service(served_name="m", model=model.name, router=RouterSettings(kv="events"))
+    _write(directory, told, service)
+    site = synthetic.site()
+    paths = site.paths.model_copy(update={"models": str(model.parent)})
+    (directory / "site.yaml").write_text(encode_yaml(site.model_copy(update={"paths": paths})))
+
+
+def _write(directory: Path, endpoints: list[Endpoint], service: Service) -> None:
+    for folder in ("keys", "endpoints", "heartbeats"):
+        (directory / folder).mkdir(parents=True)
+    (directory / "keys" / "api.key").write_text(f"{KEY}\n")
+    (directory / "keys" / "engine.key").write_text(f"{ENGINE_KEY}\n")
     for endpoint in endpoints:
         write_record(directory / "endpoints" / f"{endpoint.id}.json", endpoint)
     (directory / "plan.json").write_bytes(encode_record(_plan(endpoints)))
-    (directory / "service.yaml").write_text(encode_yaml(synthetic.service(served_name="m")))
+    (directory / "service.yaml").write_text(encode_yaml(service))
     proofs = tuple(_proof(prefill, decode) for prefill, decode in _pairs(endpoints))
     write_record(
         directory / "router.state.json",
