@@ -44,7 +44,8 @@ def survey(order: Order, *, report: Callable[[str], None]) -> DoctorReport:
             reports, asked = await_reports(order, start_steps(order, dialect, slurm.node_states), report=report)
             found += _not_asked(order, slurm, login)
     finally:
-        remove_tree(order.directory)
+        for line in remove_tree(order.directory):
+            report(f"warning: {line}; remove it later")
     for step in asked:
         found += unheard(step, reports, wait_s=order.wait_s)
     for name in reports:

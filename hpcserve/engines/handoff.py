@@ -39,6 +39,13 @@ _DROPPED_AT_PREFILL = frozenset({
     "min_tokens",  # more than max_tokens is refused
     "stream_options",  # refused without stream
 })  # fmt: skip
+_NEVER_NULL = frozenset({
+    "add_generation_prompt", "add_special_tokens", "bad_words", "continue_final_message", "echo", "ignore_eos",
+    "include_reasoning", "include_stop_str_in_output", "length_penalty", "min_tokens", "n", "priority", "request_id",
+    "skip_special_tokens", "spaces_between_special_tokens", "use_beam_search",
+})  # fmt: skip
+"""What vLLM 0.32 refuses as null though clients write null for what they leave out (chat_completion/protocol.py,
+completion/protocol.py); all else has a meaning of its own as null there, or none."""
 _AT_PREFILL = {
     "max_tokens": msgspec.Raw(b"1"),
     "stream": msgspec.Raw(b"false"),
@@ -80,6 +87,8 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
 def read_body(text: bytes) -> Body:
     """The body as spans. Raises BodyError for everything but a JSON object in UTF-8 without a key said twice.
 
+    Null is left out where it is as good as absent (`_NEVER_NULL`).
+
     Refused beyond what vLLM's own parser refuses: NaN and infinities, lone surrogates, a byte-order mark, and what
     vLLM's server passes to its engine unchecked (`_REFUSED_XARGS`).
     """
@@ -96,6 +105,10 @@ def read_body(text: bytes) -> Body:
     except RecursionError:
         raise BodyError("The body is nested too deeply.") from None
     _refuse_repeated_keys(text, fields)
+    if not _NEVER_NULL.isdisjoint(fields):
+        kept = {key: raw for key, raw in fields.items() if key not in _NEVER_NULL or bytes(raw) != b"null"}
+        if len(kept) < len(fields):
+            text, fields = _ENCODER.encode(kept), kept
     if _XARGS in fields:
         _refuse_transfer_in_xargs(fields[_XARGS])
     return Body(text=text, fields=fields)

@@ -1,5 +1,6 @@
 """What a long step tells while it runs, and the file lock that keeps two of the same step apart."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -25,6 +26,10 @@ Report = Callable[[Progress], None]
 """Takes each Progress the moment it is known; `print` is one."""
 
 
+_NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
+"""What flock(2) says on a file system without locks, as Lustre is when mounted without `-o flock`."""
+
+
 @contextmanager
 def exclusive(target: Path, *, report: Report) -> Iterator[None]:
     """Hold the lock that belongs to `target`, waiting for whoever has it.
@@ -32,6 +37,7 @@ def exclusive(target: Path, *, report: Report) -> Iterator[None]:
     Programs started by `run_program` share it: where this process is killed, it is free once the last of them ended,
     so that nobody writes beside a pip that lives on.
     The lock is the file `.NAME.lock` beside `target`; it stays there, empty, since removing it would let two in.
+    Where the file system has no locks, that is reported and nobody is kept apart.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / f".{target.name}.lock").open("a") as lock:
@@ -41,4 +47,9 @@ def exclusive(target: Path, *, report: Report) -> Iterator[None]:
         except BlockingIOError:
             report(Progress(text=f"another process is making {target}; waiting for it"))
             fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            text = f"{target.parent} has no file locks ({error.strerror}; Lustre has them with `-o flock`)"
+            report(Progress(text=f"{text}: do not make {target} twice at once"))
         yield

@@ -272,9 +272,17 @@ class Exchange:
             self._fail(leg, "connection", blame="connection")
 
     def check_time(self, now_s: float) -> None:
-        """The lease rule, for a decode leg that says nothing; the stall rule, for a stream that waits far too long."""
+        """The lease rule, for a decode leg that says nothing; the stall rule, for a stream that waits far too long.
+
+        And whether the prefill worker began anew: another engine may have its address now.
+        """
         leg, load, route = self._leg, self._account.load, self._record.route
         if leg is None or load is None or self._stage != "decode" or self._reply.begun:
+            return
+        if route is not None and route.prefill is not None and self._desk.roster.is_replaced(route.prefill):
+            self._give_up(leg)
+            self._record.prefill_replaced(route.prefill)
+            self._choose()
             return
         if self._stream and route is not None and self._desk.limits.handoff_s is not None:
             estimate, waited_s = route.estimate, now_s - leg.sent_s

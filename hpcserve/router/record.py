@@ -150,6 +150,11 @@ class Record(msgspec.Struct, kw_only=True):
         self.desk.log.event(f"lease id={self.request_id} worker={worker.id}: the router read its answer too late")
         self._again("prefill_late", counted_as="prefill_late")
 
+    def prefill_replaced(self, worker: Endpoint) -> None:
+        """This worker began anew before its KV was known to be with the decode worker; it is sent anew."""
+        self.desk.log.event(f"replaced id={self.request_id} worker={worker.id}: began anew, what it kept is gone")
+        self._again("prefill_replaced", counted_as="prefill_replaced")
+
     def decode_late(self, why: Literal["lease", "stalled"]) -> None:
         """Its first token came too late to be believed, or does not come; it is sent anew."""
         self.desk.metrics.lease_drops += why == "lease"

@@ -103,6 +103,10 @@ class Roster:
         self._renew()
         return True
 
+    def is_replaced(self, endpoint: Endpoint) -> bool:
+        """Whether another generation of that worker was seen since: what the old one kept is gone."""
+        return self._generations.get(endpoint.id, endpoint.generation) != endpoint.generation
+
     def load_of(self, endpoint: Endpoint) -> Load:
         """What that worker is doing."""
         load = self.loads.get(endpoint.id)

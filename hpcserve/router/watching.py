@@ -106,6 +106,8 @@ class Watcher:
                 if endpoint not in before:
                     desk.log.event(f"worker {endpoint.id} generation {endpoint.generation}: {endpoint.url}")
             desk.pools.keep_only(sight.endpoints)
+            for timed in tuple(desk.timed):  # whose KV was in a worker that began anew
+                timed.check_time(desk.now_s())
             if self._kv is not None:
                 self._kv.follow(sight.endpoints)
             self._changed.set()

@@ -20,6 +20,22 @@ _BOOLEANS: Mapping[object, bool] = {
 }
 """What pydantic takes for a boolean (its documentation, Conversion Table); True is 1 and False is 0 here."""
 
+_BOOLEAN, _WHOLE = ("boolean", "bool_type"), ("integer", "int_type")
+_NEVER_NULL: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        ("add_special_tokens", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens"), _BOOLEAN
+    ),
+    **dict.fromkeys(("spaces_between_special_tokens", "use_beam_search"), _BOOLEAN),
+    **dict.fromkeys(("min_tokens", "priority"), _WHOLE),
+    "length_penalty": ("number", "float_type"),
+    "bad_words": ("list", "list_type"),
+    "request_id": ("string", "string_type"),
+}
+_NEVER_NULL_IN_CHATS = dict.fromkeys(
+    ("add_generation_prompt", "continue_final_message", "echo", "include_reasoning"), _BOOLEAN
+)
+"""What has a default and may be left out, but not be null."""
+
 
 class RefusedError(Exception):
     """A request that is answered with an error: status, vLLM's `type` and `param`."""
@@ -133,6 +149,7 @@ def _asked(
     wanted: int | None,
     logprobs: int | None,
 ) -> Asked:
+    _check_nulls(data, chat=chat)
     stream = bool(data.get("stream"))
     options = data.get("stream_options")
     if options is not None and not stream:
@@ -142,8 +159,10 @@ def _asked(
     if transfer is not None and not isinstance(transfer, dict):
         raise _not_a("dictionary", "dict_type", "kv_transfer_params", transfer)
     _check_sampling(data)
-    samples = 1 if "n" not in data else _integer(data, "n", nullable=False)
-    if samples is None or samples < 1:
+    samples = _integer(data, "n")
+    if samples is None:
+        samples = 1
+    if samples < 1:
         raise RefusedError(f"n must be at least 1, got {samples}.")
     room = [_room(settings, len(prompt)) for prompt in prompts]
     _check_max_tokens(settings, wanted)
@@ -167,6 +186,12 @@ def _asked(
         salt=data["cache_salt"] if isinstance(data.get("cache_salt"), str) else "",
         transfer=transfer,
     )
+
+
+def _check_nulls(data: Mapping[str, Any], *, chat: bool) -> None:
+    for name, (wanted, kind) in {**_NEVER_NULL, **(_NEVER_NULL_IN_CHATS if chat else {"n": _WHOLE})}.items():
+        if name in data and data[name] is None:
+            raise _not_a(wanted, kind, name, None)
 
 
 def _check_model(data: Mapping[str, Any], settings: Settings) -> None:
@@ -295,9 +320,9 @@ def _boolean(data: Mapping[str, Any], name: str, *, unless_said: bool) -> bool:
     raise _not_a("boolean", "bool_parsing" if isinstance(value, str | int) else "bool_type", name, value)
 
 
-def _integer(data: Mapping[str, Any], name: str, *, nullable: bool = True) -> int | None:
+def _integer(data: Mapping[str, Any], name: str) -> int | None:
     value = data.get(name)
-    if value is None and nullable:
+    if value is None:
         return None
     if isinstance(value, float) and value.is_integer():
         return int(value)

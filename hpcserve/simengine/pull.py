@@ -95,7 +95,11 @@ class Puller:
     async def _connect(self, pull: Pull) -> Connection:
         met = self._met.get(pull.engine_id)
         if met is not None:
-            return await open_peer(met[0], met[1])
+            connection = await open_peer(met[0], met[1])
+            if (await connection.hello()).engine_id != pull.engine_id:  # as NIXL cannot read a process that is gone
+                connection.close()
+                raise PullError(f"{pull.engine_id} is gone, another engine has its address")
+            return connection
         loop = asyncio.get_running_loop()
         start_s = loop.time()
         try:

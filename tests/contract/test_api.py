@@ -23,6 +23,20 @@ from tests.contract.shapes import (
 
 IDS = list(range(1000, 1012))
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
+NEVER_NULL = (
+    "add_special_tokens",
+    "bad_words",
+    "ignore_eos",
+    "include_stop_str_in_output",
+    "length_penalty",
+    "min_tokens",
+    "priority",
+    "request_id",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "use_beam_search",
+)
+NEVER_NULL_IN_CHATS = ("add_generation_prompt", "continue_final_message", "echo", "include_reasoning")
 
 
 def complete(pair: Pair, **body: Any) -> httpx.Response:
@@ -227,11 +241,10 @@ def test_chat_stream_begins_with_the_role(pair: Pair) -> None:
         ({"prompt": "a", "temperature": 3}, (400, "BadRequestError", "temperature", 400)),
         ({"prompt": "a", "top_p": 5}, (400, "BadRequestError", "top_p", 400)),
         ({"prompt": "a", "n": 0}, (400, "BadRequestError", None, 400)),
-        ({"prompt": "a", "n": None}, (400, "Bad Request", "body.n", 400)),
-        ({"prompt": "a", "add_special_tokens": None}, (400, "Bad Request", "body.add_special_tokens", 400)),
         ({"prompt": "a", "add_special_tokens": "x"}, (400, "Bad Request", "body.add_special_tokens", 400)),
         ({"prompt": "a", "stream_options": {"include_usage": True}}, (400, "BadRequestError", "stream_options", 400)),
         ({"prompt": IDS, "kv_transfer_params": "x"}, (400, "Bad Request", "body.kv_transfer_params", 400)),
+        *(({"prompt": "a", name: None}, (400, "Bad Request", f"body.{name}", 400)) for name in (*NEVER_NULL, "n")),
     ],
 )
 def test_refused_completions(pair: Pair, body: dict[str, Any], expected: tuple[int, str, str | None, int]) -> None:
@@ -245,7 +258,10 @@ def test_refused_completions(pair: Pair, body: dict[str, Any], expected: tuple[i
         ({}, (400, "Bad Request", "body.messages", 400)),
         ({"messages": []}, (400, "BadRequestError", None, 400)),
         ({"messages": MESSAGES, "max_tokens": MODEL_LEN + 1}, (400, "BadRequestError", "max_tokens", 400)),
-        ({"messages": MESSAGES, "add_special_tokens": None}, (400, "Bad Request", "body.add_special_tokens", 400)),
+        *(
+            ({"messages": MESSAGES, name: None}, (400, "Bad Request", f"body.{name}", 400))
+            for name in (*NEVER_NULL, *NEVER_NULL_IN_CHATS)
+        ),
     ],
 )
 def test_refused_chats(pair: Pair, body: dict[str, Any], expected: tuple[int, str, str | None, int]) -> None:
@@ -284,6 +300,16 @@ def test_bodies_that_are_taken(pair: Pair) -> None:
     for raw in taken:
         response = pair.prefill.client.post(COMPLETIONS, content=raw, headers={"Content-Type": "application/json"})
         assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize("kind", ["chat", "completions"])
+def test_null_is_taken_for_all_else(pair: Pair, kind: str) -> None:
+    names = ["max_tokens", "stream", "stream_options", "stop", "seed", "temperature", "top_p", "logprobs", "user"]
+    names += ["echo"] if kind == "completions" else ["n", "max_completion_tokens", "tools", "tool_choice"]
+    body = {"prompt": "a"} if kind == "completions" else {"messages": MESSAGES}
+    path = COMPLETIONS if kind == "completions" else CHAT
+    response = pair.prefill.post(path, {**body, **dict.fromkeys(names), "ignore_eos": False})
+    assert response.status_code == 200, response.text
 
 
 def test_other_content_type_is_refused(pair: Pair) -> None:

@@ -1,3 +1,5 @@
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -78,6 +80,21 @@ def test_a_second_maker_says_that_it_waits_and_then_goes_on(tmp_path: Path) -> N
         order.append("first ends")
     thread.join(10)
     assert order == [f"another process is making {target}; waiting for it", "first ends", "second"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_said_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def flock(_file: object, _operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    told: list[Progress] = []
+    with exclusive(tmp_path / "model", report=told.append):
+        pass
+    [line] = map(str, told)
+    assert line.startswith(f"{tmp_path} has no file locks ({os.strerror(number)}; Lustre has them with `-o flock`)")
 
 
 def test_the_program_of_a_killed_maker_keeps_the_lock_until_it_ends(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from hpcserve.nouns import Role
-from tests.router.fake_engine import Behaviour, FakeEngine, prompt_of, tokens_of
-from tests.router.faults import BODY, CHAT, RIGHT, after, content_of, fail_500, fail_in_the_stream, hang_up, on
+from tests.router.fake_engine import Behaviour, Call, FakeEngine, prompt_of, tokens_of
+from tests.router.faults import BODY, CHAT, RIGHT, after, content_of, fail_500, fail_in_the_stream, hang, hang_up, on
 from tests.router.rig import Rig
 
 
@@ -137,6 +137,33 @@ def test_a_worker_with_a_new_generation_gets_new_connections_and_proofs() -> Non
             rig.prove_all()
             await rig.ask("/v1/completions", BODY)
             assert decode.legs()[-1] == "decode"
+
+    asyncio.run(run())
+
+
+def test_what_a_prefill_worker_kept_before_it_began_anew_is_not_waited_for() -> None:
+    """Another engine may have its address by now: what the decode worker reads there is not this prompt's KV."""
+
+    async def run() -> None:
+        async with Rig() as rig:
+            prefill, decode = rig.engines
+            sent = asyncio.Event()
+
+            async def never(call: Call, writer: asyncio.StreamWriter) -> bool:
+                sent.set()
+                return await hang(call, writer)
+
+            decode.behave = on("decode", never)
+            asked = asyncio.create_task(rig.ask("/v1/completions", BODY))
+            await asyncio.wait_for(sent.wait(), 5)
+            prefill.generation = "g2"
+            rig.see()
+            answer = await asyncio.wait_for(asked, 5)
+            assert answer.text == RIGHT
+            assert decode.legs() == ["decode", "whole"]
+            assert decode.calls[0].closed_early
+            assert rig.desk.metrics.retries == {"prefill_replaced": 1}
+            await rig.settle()
 
     asyncio.run(run())
 

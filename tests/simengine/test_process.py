@@ -23,12 +23,14 @@ REMOTE = {"do_remote_decode": True, "do_remote_prefill": False}
 
 
 @contextmanager
-def engine(*words: str, role: str = "", policy: str = "fail") -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    """One engine on ports of its own."""
+def engine(
+    *words: str, role: str = "", policy: str = "fail", side: int = 0
+) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    """One engine on ports of its own, unless `side`, that of its handoffs, is given."""
     with socket.socket() as one, socket.socket() as two:
         one.bind(("127.0.0.1", 0))
         two.bind(("127.0.0.1", 0))
-        port, side = one.getsockname()[1], two.getsockname()[1]
+        port, side = one.getsockname()[1], side or two.getsockname()[1]
     argv = [sys.executable, "-m", "hpcserve.simengine", "serve", "m", "--port", str(port)]
     argv += ["--sim-kv-bytes-per-token", str(KV_BYTES), "--max-model-len", "2000", *words]
     if role:
@@ -165,6 +167,20 @@ def test_dead_prefill_engine(policy: str, status: int) -> None:
         if status == 200:
             local = complete(reference, 40).json()["choices"][0]["text"]
             assert answer.json()["choices"][0]["text"] == local
+
+
+def test_an_engine_that_has_the_address_of_a_dead_one_is_not_taken_for_it() -> None:
+    """As with NIXL, whose agent reads the memory of the process that it met."""
+    with engine(role="kv_consumer") as (decode, _):
+        with engine(role="kv_producer") as (prefill, process):
+            hand_off(prefill, decode, 40, start=900)
+            params = complete(prefill, 40, max_tokens=1, kv_transfer_params=REMOTE).json()["kv_transfer_params"]
+            process.kill()
+            process.wait()
+        with engine(role="kv_producer", side=params["remote_port"]) as (prefill, _):
+            for start in (900, 1200):
+                complete(prefill, 200, start, max_tokens=1, kv_transfer_params=REMOTE)
+            assert complete(decode, 40, kv_transfer_params=params).status_code == 500
 
 
 def test_unknown_prefill_engine_costs_the_handshake_timeout() -> None:
