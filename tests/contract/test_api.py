@@ -304,11 +304,12 @@ def test_bodies_that_are_taken(pair: Pair) -> None:
 
 @pytest.mark.parametrize("kind", ["chat", "completions"])
 def test_null_is_taken_for_all_else(pair: Pair, kind: str) -> None:
-    names = ["max_tokens", "stream", "stream_options", "stop", "seed", "temperature", "top_p", "logprobs", "user"]
-    names += ["echo"] if kind == "completions" else ["n", "max_completion_tokens", "tools", "tool_choice"]
-    body = {"prompt": "a"} if kind == "completions" else {"messages": MESSAGES}
+    names = ["stream", "stream_options", "stop", "seed", "temperature", "top_p", "logprobs", "user"]
+    names += ["echo"] if kind == "completions" else ["n", "max_tokens", "tools", "tool_choice"]
+    body: dict[str, Any] = {"prompt": "a"} if kind == "completions" else {"messages": MESSAGES}
+    body |= {"max_tokens" if kind == "completions" else "max_completion_tokens": 2}
     path = COMPLETIONS if kind == "completions" else CHAT
-    response = pair.prefill.post(path, {**body, **dict.fromkeys(names), "ignore_eos": False})
+    response = pair.prefill.post(path, {**body, **dict.fromkeys(names)})
     assert response.status_code == 200, response.text
 
 
