@@ -3,11 +3,13 @@
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpcserve.latency.least_squares import Observation, determined, residuals, solve
 
+ROUNDING = 1e-25
+"""Sums of squares below it are what rounding leaves of an exact fit."""
 ROWS = [(1.0, n, n * n / 2) for n in (64.0, 256.0, 1024.0, 4096.0, 16384.0)]
 
 
@@ -24,6 +26,7 @@ def squares(seen: list[Observation], coefficients: tuple[float, ...]) -> float:
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=5, max_size=5), st.lists(st.floats(1, 20), min_size=5, max_size=5))
+@example(noise=[1.0] * 5, weights=[6.474990692153624, 18.5262745044, 10.442122075869, 15.8078025409, 6.474990692153624])
 @settings(max_examples=60)
 def test_nothing_nearby_of_the_right_sign_is_better(noise: list[float], weights: list[float]) -> None:
     seen = [
@@ -38,7 +41,7 @@ def test_nothing_nearby_of_the_right_sign_is_better(noise: list[float], weights:
         near = tuple(
             max(0.0, value + sign * step) for value, sign, step in zip(found.coefficients, signs, steps, strict=True)
         )
-        assert squares(seen, near) >= found.squares * (1 - 1e-9)
+        assert squares(seen, near) >= found.squares * (1 - 1e-9) - ROUNDING
 
 
 def test_what_would_be_negative_is_0() -> None:
