@@ -29,7 +29,7 @@ __all__ = ["Exchange"]
 _MOST_HANDOFFS = 2
 """Prefill legs of one request; then one worker serves it whole."""
 _MOST_WHOLE = 2
-"""Workers that are tried for serving it whole."""
+"""Workers that may fail to serve it whole; those that were not reached or stood still under everything do not count."""
 _CLIENTS_FAULT = frozenset({400, 404, 413, 422})
 """Statuses of an engine that speak of the request itself: passed on, no retry, nobody to blame."""
 _OK = 200
@@ -50,6 +50,7 @@ class Exchange:
     _late = _NOBODY
     _handoffs = 0
     _whole_tries = 0
+    _whole_failures = 0
     _over = False
     _client_full = False
     """The client takes bytes slower than they come."""
@@ -122,7 +123,7 @@ class Exchange:
         elif chosen.prefill is not None:
             record.goes(chosen)
             self._begin_handoff(chosen, chosen.prefill)
-        elif self._whole_tries >= _MOST_WHOLE:
+        elif self._whole_failures >= _MOST_WHOLE:
             self._refuse(Refusal(status=502, code="worker_failed", message=""))
         else:
             record.goes(chosen)
@@ -347,6 +348,7 @@ class Exchange:
         """The leg came to nothing, and the client has seen nothing: start over."""
         self._give_up(leg)
         reason = f"{self._stage}_{what}"
+        self._whole_failures += self._stage == "whole" and leg.connection is not None and not leg.given_up
         if self._stage == "decode":
             self._whole = reason  # its KV is in doubt: one worker makes all of it anew
         if blame != "handoff":

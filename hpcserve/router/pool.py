@@ -64,6 +64,8 @@ class Leg(msgspec.Struct, eq=False):
     pass_on: Callable[[bytes], None] | None = None
     """Takes whole chunks as they came, once nothing more is to be read in them."""
     over: bool = False
+    given_up: bool = False
+    """Its worker stood still and was given up with all that it had."""
     connection: "_Connection | None" = None
 
     @property
@@ -256,6 +258,7 @@ class _Connection(asyncio.Protocol):
         leg = self._leg
         self.close()
         if leg is not None:
+            leg.given_up = True
             leg.fail(reason)
 
     def pause(self, *, paused: bool) -> None:

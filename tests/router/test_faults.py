@@ -89,6 +89,42 @@ def test_when_all_fail_the_client_gets_one_clean_error() -> None:
     asyncio.run(run(stream=True))
 
 
+def test_workers_that_stand_still_use_up_no_try() -> None:
+    async def run() -> None:
+        engines = [FakeEngine(Role.AGGREGATED, number) for number in range(4)]
+        async with Rig(*engines) as rig:
+            stood: list[str] = []
+
+            async def stand_still(call: Call, writer: asyncio.StreamWriter) -> bool:
+                if len(stood) == 3:
+                    return False
+                stood.append(call.worker)
+                [endpoint] = [engine.endpoint for engine in engines if engine.id == call.worker]
+                asyncio.get_running_loop().call_soon(rig.pools.break_off, endpoint, "it stands still")
+                return await hang(call, writer)
+
+            for engine in engines:
+                engine.behave = stand_still
+            answer = await asyncio.wait_for(rig.ask("/v1/completions", BODY), 5)
+            assert answer.text == RIGHT
+            assert len(set(stood)) == 3
+            await rig.settle()
+
+    asyncio.run(run())
+
+
+def test_two_workers_that_break_under_a_request_are_enough() -> None:
+    async def run() -> None:
+        engines = [FakeEngine(Role.AGGREGATED, number) for number in range(4)]
+        async with Rig(*engines) as rig:
+            for engine in engines:
+                engine.behave = hang_up
+            assert (await rig.ask("/v1/completions", BODY)).status == 502
+            assert sum(len(engine.calls) for engine in engines) == 2
+
+    asyncio.run(run())
+
+
 def test_a_worker_that_answers_500_is_left_out_after_three() -> None:
     async def run() -> None:
         async with Rig(FakeEngine(Role.AGGREGATED)) as rig:
