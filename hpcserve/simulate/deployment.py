@@ -114,7 +114,7 @@ class Deployment:
     overlap: Overlap | None = None
     pulls_in_turn: bool = False
     """Whether pulls into one decode worker go one after another, about as the router has it with `router.pulls_in_turn`
-    (which delays prompts to that end); else they share its links."""
+    (which delays prompts to that end); else those from different prefill workers share its links."""
     preferences: Preferences = field(default_factory=Preferences)
     """What the service says about choosing."""
     failures: tuple[Failure, ...] = ()

@@ -12,11 +12,14 @@ from hpcserve.simulate.leg import Leg, Request
 
 __all__ = ["Transfers"]
 
+_TOGETHER_MS = 5.0
+"""What a decode worker asks of one prefill worker within so long is asked in one step of its engine."""
+
 
 class _Transfer:
     """One request's KV under way."""
 
-    __slots__ = ("flows", "is_over", "leg", "open_flows", "sizes")
+    __slots__ = ("flows", "is_over", "leg", "line", "open_flows", "sizes")
 
     def __init__(self, leg: Leg) -> None:
         self.leg = leg
@@ -24,10 +27,28 @@ class _Transfer:
         self.sizes: list[float] = []
         self.open_flows = 0
         self.is_over = False
+        self.line: _Line | None = None
+        """The one it stands in or is at the head of."""
+
+
+class _Line:
+    """Transfers that go one after another: those that began together at once, then the next ones."""
+
+    __slots__ = ("batches", "began_ms")
+
+    def __init__(self) -> None:
+        self.batches: deque[list[_Transfer]] = deque()
+        self.began_ms = 0.0
+        """When the last batch began to wait or to move."""
 
 
 class Transfers:
-    """All of them. `arrived(leg)` is called when the last byte of a decode leg's KV is there."""
+    """All of them. `arrived(leg)` is called when the last byte of a decode leg's KV is there.
+
+    Between one prefill and one decode worker KV moves in the order in which it was asked for, as over one connection;
+    what was asked for in one step moves side by side. So measured with vLLM's NIXL connector and UCX over TCP
+    (docs/prediction.md). Different pairs share links.
+    """
 
     def __init__(self, deployment: Deployment, agenda: Agenda, arrived: Callable[[Leg], None]) -> None:
         self.network = Network(self._flow_at)
@@ -35,8 +56,8 @@ class Transfers:
         self._agenda = agenda
         self._arrived = arrived
         self._of: dict[Request, _Transfer] = {}
-        self._lines: dict[str, deque[_Transfer]] = {}
-        """Where pulls go in turn, those into each decode worker; the first one is under way."""
+        self._lines: dict[tuple[str, str], _Line] = {}
+        """By prefill and decode worker; by decode worker alone where pulls go in turn."""
         self._steps: dict[Request, tuple[float, float]] = {}
         """For prefills that are sent as they are computed: the share of KV there at the step's end, and that end."""
 
@@ -83,22 +104,32 @@ class Transfers:
     def _begin(self, transfer: _Transfer, _: int) -> None:
         if transfer.is_over:
             return
-        if self._deployment.pulls_in_turn:
-            line = self._lines.setdefault(transfer.leg.worker, deque())
-            line.append(transfer)
-            if len(line) > 1:
-                return
-        self._move(transfer)
+        now_ms, route = self._agenda.now_ms, transfer.leg.request.route
+        in_turn = self._deployment.pulls_in_turn
+        prefill = "" if in_turn or route is None or route.prefill is None else route.prefill.id
+        line = transfer.line = self._lines.setdefault((prefill, transfer.leg.worker), _Line())
+        if line.batches and not in_turn and now_ms - line.began_ms <= _TOGETHER_MS:
+            line.batches[-1].append(transfer)
+        else:
+            line.batches.append([transfer])
+            line.began_ms = now_ms
+        if len(line.batches) == 1:
+            self._move(transfer)
 
     def _leave_line(self, transfer: _Transfer) -> None:
-        """The next one's turn comes, where this one had it."""
-        line = self._lines.get(transfer.leg.worker)
-        if line is None or transfer not in line:
+        """The next ones' turn comes, where this was the last of those whose turn it was."""
+        line, transfer.line = transfer.line, None
+        if line is None:
             return
-        had_it = line[0] is transfer
-        line.remove(transfer)
-        if had_it and line:
-            self._move(line[0])
+        batch = next(batch for batch in line.batches if transfer in batch)
+        batch.remove(transfer)
+        if batch:
+            return
+        had_it = line.batches[0] is batch
+        line.batches.remove(batch)
+        if had_it and line.batches:
+            for following in tuple(line.batches[0]):
+                self._move(following)
 
     def _move(self, transfer: _Transfer) -> None:
         deployment, request = self._deployment, transfer.leg.request

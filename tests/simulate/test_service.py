@@ -98,6 +98,12 @@ def test_pulls_may_go_in_turn() -> None:
         assert [record.transferred_at_ms for record in records] == pytest.approx(ends)
 
 
+def test_between_two_workers_kv_moves_in_order() -> None:
+    """Prefills end at 100 and 200 ms; 100 MB at 0.5 GB/s: the second waits for the first, and then takes 200 ms."""
+    _, records = served(made.pairs(1, 1, gb_per_s=0.5), at(0.0, 1.0))
+    assert [record.transferred_at_ms for record in records] == pytest.approx([300.0, 500.0])
+
+
 def test_one_that_comes_later_takes_half_and_gives_it_back() -> None:
     """The first has 50 ms alone (50 MB), then half: its other 50 MB take 100 ms; the second then has 50 MB left."""
     deployment = made.pairs(2, 2, gb_per_s=10.0, uplink_gb_per_s=1.0)
