@@ -13,6 +13,7 @@ from pathlib import Path
 from slurm.onebox import kernel
 from slurm.onebox.errors import ClusterError, RequirementsError
 from slurm.onebox.processes import program, run
+from slurm.onebox.state import PROBE
 
 # Debian 12's packages, and a program of each that the cluster runs.
 _PROGRAMS = {
@@ -120,7 +121,7 @@ def _missing_in_kernel(directory: Path) -> list[Lack]:
             )
         ]
     lacks = []
-    with tempfile.TemporaryDirectory(dir=directory) as name:
+    with tempfile.TemporaryDirectory(dir=directory, prefix=f"{PROBE}{os.getpid()}-") as name:
         scratch = Path(name)
         attempts: list[tuple[Callable[[], None], str, str]] = [
             (

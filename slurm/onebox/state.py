@@ -18,6 +18,8 @@ from slurm.onebox.layout import Cluster, Options, lay_out
 from slurm.onebox.terminal import say
 
 SCHEMA = "hpcserve.onebox/1"
+PROBE = ".probe-"
+"""What folders are called, before the pid, in which a command tries out what the machine can do."""
 _RECORD = "cluster.json"
 
 
@@ -67,7 +69,15 @@ def locked(name: str, interruption: Interruption) -> Iterator[None]:
         if not (root() / name).exists():
             path.unlink()
         os.close(descriptor)
+        _clear_probes(root())
         _remove_if_empty(root())
+
+
+def _clear_probes(folder: Path) -> None:
+    """Remove what commands that were killed left of trying out."""
+    for probe in folder.glob(f"{PROBE}*"):
+        if not Path("/proc", probe.name.removeprefix(PROBE).partition("-")[0]).exists():
+            shutil.rmtree(probe, ignore_errors=True)
 
 
 def _remove_if_empty(folder: Path) -> None:
