@@ -33,7 +33,7 @@ _MOST_QUEUED = 20_000
 _GATHER_S = 0.005
 """Batches of so long are read together: to be woken for each costs more than to read it."""
 _AT_ONCE = 8
-"""Batches read before requests have their turn: about 0.2 ms."""
+"""Batches read before requests have their turn: 0.2 ms of one block each, 1 ms of prompts of 128 blocks."""
 _NUMBER_BYTES = 8
 _END = b"\xff" * _NUMBER_BYTES
 _FRAMES = 3

@@ -96,9 +96,13 @@ class Puller:
         met = self._met.get(pull.engine_id)
         if met is not None:
             connection = await open_peer(met[0], met[1])
-            if (await connection.hello()).engine_id != pull.engine_id:  # as NIXL cannot read a process that is gone
+            try:
+                peer = await connection.hello()
+                if peer.engine_id != pull.engine_id:  # as NIXL cannot read a process that is gone
+                    raise PullError(f"{pull.engine_id} is gone, {peer.engine_id} has its address")
+            except PullError:
                 connection.close()
-                raise PullError(f"{pull.engine_id} is gone, another engine has its address")
+                raise
             return connection
         loop = asyncio.get_running_loop()
         start_s = loop.time()
