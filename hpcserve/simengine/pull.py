@@ -96,10 +96,9 @@ class Puller:
         met = self._met.get(pull.engine_id)
         if met is not None:
             connection = await open_peer(met[0], met[1])
-            try:
+            try:  # NIXL cannot read a process that is gone, whoever has its address
                 peer = await connection.hello()
-                if peer.engine_id != pull.engine_id:  # as NIXL cannot read a process that is gone
-                    raise PullError(f"{pull.engine_id} is gone, {peer.engine_id} has its address")
+                self._check(pull, peer.engine_id, peer.tensor_parallel, peer.block_size)
             except PullError:
                 connection.close()
                 raise
