@@ -270,7 +270,7 @@ class Exchange:
             self._end("broken")
             self._reply.break_off(leg)
         else:
-            self._fail(leg, "connection", blame="connection")
+            self._fail(leg, "connection", blame="connection", tried=leg.connection is not None and not leg.given_up)
 
     def check_time(self, now_s: float) -> None:
         """The lease rule, for a decode leg that says nothing; the stall rule, for a stream that waits far too long.
@@ -344,11 +344,11 @@ class Exchange:
         self._account.give_back_place()
         self._record.waited_s += self._desk.now_s() - leg.sent_s
 
-    def _fail(self, leg: Leg, what: str, *, blame: Blame) -> None:
-        """The leg came to nothing, and the client has seen nothing: start over."""
+    def _fail(self, leg: Leg, what: str, *, blame: Blame, tried: bool = True) -> None:
+        """The leg came to nothing, and the client has seen nothing: start over. `tried`: it has used up a try."""
         self._give_up(leg)
         reason = f"{self._stage}_{what}"
-        self._whole_failures += self._stage == "whole" and leg.connection is not None and not leg.given_up
+        self._whole_failures += tried and self._stage == "whole"
         if self._stage == "decode":
             self._whole = reason  # its KV is in doubt: one worker makes all of it anew
         if blame != "handoff":

@@ -113,12 +113,13 @@ def test_workers_that_stand_still_use_up_no_try() -> None:
     asyncio.run(run())
 
 
-def test_two_workers_that_break_under_a_request_are_enough() -> None:
+@pytest.mark.parametrize("act", [fail_500, hang_up])
+def test_two_workers_that_break_under_a_request_are_enough(act: Behaviour) -> None:
     async def run() -> None:
         engines = [FakeEngine(Role.AGGREGATED, number) for number in range(4)]
         async with Rig(*engines) as rig:
             for engine in engines:
-                engine.behave = hang_up
+                engine.behave = act
             assert (await rig.ask("/v1/completions", BODY)).status == 502
             assert sum(len(engine.calls) for engine in engines) == 2
 
