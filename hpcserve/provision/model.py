@@ -83,6 +83,11 @@ def _source(name: str) -> _Source:
 
 def _is_whole(to: Path, *, report: Report) -> bool:
     """Whether `to` is a model that was made here and is unchanged; raises HpcserveError where it is something else."""
+    if to.is_mount():
+        raise HpcserveError(
+            f"{to} is a mount point, in whose place no finished folder can be put",
+            remedy="name a folder in it with --to",
+        )
     if not to.exists() or (to.is_dir() and not any(to.iterdir())):
         return False
     if not (to / CHECKSUM_FILE).is_file():

