@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hpcserve.engines.handoff import (
@@ -16,7 +16,21 @@ from hpcserve.engines.handoff import (
 )
 
 DROPPED = {"max_tokens", "max_completion_tokens", "min_tokens", "stream", "stream_options", "kv_transfer_params"}
-KEYS = [*sorted(DROPPED), "model", "prompt", "n", "stop", "max_tokens_", "é", "\\", '"', "\u2028", "", "a b"]
+NULL_IS_ABSENT = {"min_tokens", "n", "ignore_eos"}
+"""Of the keys that are drawn those that vLLM refuses as null."""
+KEYS = [
+    *sorted(DROPPED | NULL_IS_ABSENT),
+    "model",
+    "prompt",
+    "stop",
+    "max_tokens_",
+    "é",
+    "\\",
+    '"',
+    "\u2028",
+    "",
+    "a b",
+]
 text = st.text(st.characters(codec="utf-8"), max_size=8)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
@@ -43,9 +57,12 @@ def texts(draw: st.DrawFn) -> tuple[bytes, dict[str, Any]]:
 
 
 @given(texts())
+@example((b'{"n":null,"stop":null,"a":{"n":null}}', {"n": None, "stop": None, "a": {"n": None}}))
+@example((b' {"min_tokens" : null }', {"min_tokens": None}))
 def test_splices_are_what_an_edit_of_the_object_gives(case: tuple[bytes, dict[str, Any]]) -> None:
-    raw, content = case
+    raw, written = case
     body = read_body(raw)
+    content = {key: value for key, value in written.items() if value is not None or key not in NULL_IS_ABSENT}
     kept = {key: value for key, value in content.items() if key not in DROPPED}
     prefill = json.loads(prefill_body(body))
     asked = prefill.pop("kv_transfer_params")
